@@ -1,0 +1,1 @@
+"""Benchmarks of topkopt: speed is measured here, and only here, as ratios within one run."""

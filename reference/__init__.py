@@ -1,0 +1,52 @@
+"""Reference implementations in plain NumPy: one row at a time, written to be read.
+
+Every function has the name and the arguments of its compiled twin.  Read the files in the order
+given in README.md; each opens with the problem it solves and the form of its solution.
+
+>>> project_simplex([0.5, 1.5, -1.0]).tolist()
+[0.0, 1.0, 0.0]
+"""
+
+from .bipartite import project_bipartite_simplex
+from .entropy import prox_entropy_simplex, prox_topk_entropy
+from .knapsack import project_capped_simplex, project_simplex
+from .lambert import lambertw_exp, lambertw_exp_derivatives
+from .losses import (
+    Hinge,
+    MultilabelHinge,
+    MultilabelSoftmax,
+    OneVsAllHinge,
+    OneVsAllLogistic,
+    Softmax,
+    TopKEntropy,
+    TopKHinge,
+    TruncatedTopKEntropy,
+    WeightedTopKHinge,
+)
+from .sdca import solve
+from .topk import project_topk_cone, project_topk_simplex
+from .weighted import project_weighted_topk
+
+__all__ = [
+    "Hinge",
+    "MultilabelHinge",
+    "MultilabelSoftmax",
+    "OneVsAllHinge",
+    "OneVsAllLogistic",
+    "Softmax",
+    "TopKEntropy",
+    "TopKHinge",
+    "TruncatedTopKEntropy",
+    "WeightedTopKHinge",
+    "lambertw_exp",
+    "lambertw_exp_derivatives",
+    "project_bipartite_simplex",
+    "project_capped_simplex",
+    "project_simplex",
+    "project_topk_cone",
+    "project_topk_simplex",
+    "project_weighted_topk",
+    "prox_entropy_simplex",
+    "prox_topk_entropy",
+    "solve",
+]

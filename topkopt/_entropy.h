@@ -1,0 +1,119 @@
+/* Passes over a row for the entropic proxes: values w = V(b - t), or e^(b - t) when there is no
+ * quadratic term, and the totals that a root finder in t needs.
+ *
+ * Moving the threshold by a small amount needs no new exponentials.  V(t) solves w + log w = t, so
+ * w is a starting point for V(t + r) whose residual is r itself, and one step of Fritsch, Shafer
+ * and Crowley (see _lambert.h) gives V(t + r) with the relative error r^4/72 at most.
+ */
+#ifndef TOPKOPT_ENTROPY_H
+#define TOPKOPT_ENTROPY_H
+
+#include "_lambert.h"
+
+/* Over the elements below the cap: sum w, sum w', sum w w' and sum w'' (derivatives in b); how many
+ * are not below. */
+typedef struct {
+    double sum, slope, excess, curvature, capped;
+} tk_totals;
+
+typedef struct {
+    tk_lanes sum, slope, excess, curvature, capped;
+} tk_tallies;
+
+TK_INLINE void tk_tally(const double *restrict w, ptrdiff_t blocks, double cap, int exponential,
+                        tk_tallies *tallies)
+{
+    double below[TK_CHUNK], capped[TK_CHUNK];
+    double slope[TK_CHUNK], excess[TK_CHUNK], curvature[TK_CHUNK];
+    for (ptrdiff_t j = 0; j < blocks * TK_BLOCK; j++) {
+        below[j] = w[j] < cap ? w[j] : 0.0;
+        capped[j] = w[j] < cap ? 0.0 : 1.0;
+    }
+    tk_accumulate(below, blocks, &tallies->sum);
+    tk_accumulate(capped, blocks, &tallies->capped);
+    if (exponential) /* w'' = w' = w, and the model of the root finder needs no excess */
+        return;
+    for (ptrdiff_t j = 0; j < blocks * TK_BLOCK; j++) {
+        const double g = 1.0 / (1.0 + below[j]);
+        slope[j] = below[j] * g;
+        excess[j] = below[j] * slope[j];
+        curvature[j] = slope[j] * g * g;
+    }
+    tk_accumulate(slope, blocks, &tallies->slope);
+    tk_accumulate(excess, blocks, &tallies->excess);
+    tk_accumulate(curvature, blocks, &tallies->curvature);
+}
+
+TK_INLINE tk_totals tk_finish(const tk_tallies *tallies, int exponential)
+{
+    tk_totals totals;
+    totals.sum = tk_add_up(&tallies->sum);
+    totals.slope = exponential ? totals.sum : tk_add_up(&tallies->slope);
+    totals.excess = tk_add_up(&tallies->excess);
+    totals.curvature = exponential ? totals.sum : tk_add_up(&tallies->curvature);
+    totals.capped = tk_add_up(&tallies->capped);
+    return totals;
+}
+
+/* IN b, OUT w = V(b - t) or e^(b - t). */
+TK_INLINE tk_totals tk_entropy_pass_body(const double *b, double t, double cap, double *w,
+                                         ptrdiff_t n, int exponential)
+{
+    double x[TK_CHUNK], y[TK_CHUNK];
+    tk_tallies tallies;
+    memset(&tallies, 0, sizeof tallies);
+    for (ptrdiff_t i = 0; i < n; i += TK_CHUNK) {
+        ptrdiff_t blocks, m = tk_chunk_length(i, n, &blocks);
+        tk_load_shifted(b + i, t, x, m, blocks);
+        if (exponential)
+            for (ptrdiff_t c = 0; c < blocks; c++)
+                for (int l = 0; l < TK_BLOCK; l++)
+                    y[c * TK_BLOCK + l] = tk_exp(x[c * TK_BLOCK + l]);
+        else
+            tk_v_chunk(x, y, blocks);
+        tk_tally(y, blocks, cap, exponential, &tallies);
+        memcpy(w + i, y, (size_t)m * sizeof *y);
+    }
+    return tk_finish(&tallies, exponential);
+}
+TK_DISPATCH(tk_totals, tk_entropy_pass,
+            (const double *b, double t, double cap, double *w, ptrdiff_t n, int exponential),
+            (b, t, cap, w, n, exponential))
+
+TK_INLINE double tk_v_moved(double w, double r)
+{
+    double p = 1.0 + w;
+    p = p > 1e50 ? 1e50 : p; /* r is lost in such a w; p^3 must not overflow */
+    const double a = p * (p + r * 0.6666666666666666);
+    return w + w * (r * (a - 0.5 * r) / (p * (a - r)));
+}
+
+/* IN OUT w, which becomes V(V^-1(w) + r), |r| small, or w e^r. */
+TK_INLINE tk_totals tk_entropy_move_body(double *w, double r, double cap, ptrdiff_t n,
+                                         int exponential)
+{
+    double y[TK_CHUNK];
+    tk_tallies tallies;
+    memset(&tallies, 0, sizeof tallies);
+    const double factor = exponential ? exp(r) : 1.0;
+    for (ptrdiff_t i = 0; i < n; i += TK_CHUNK) {
+        ptrdiff_t blocks, m = tk_chunk_length(i, n, &blocks);
+        memcpy(y, w + i, (size_t)m * sizeof *y);
+        for (ptrdiff_t j = m; j < blocks * TK_BLOCK; j++)
+            y[j] = 0.0;
+        if (exponential)
+            for (ptrdiff_t j = 0; j < blocks * TK_BLOCK; j++)
+                y[j] *= factor;
+        else
+            for (ptrdiff_t j = 0; j < blocks * TK_BLOCK; j++)
+                y[j] = tk_v_moved(y[j], r);
+        tk_tally(y, blocks, cap, exponential, &tallies);
+        memcpy(w + i, y, (size_t)m * sizeof *y);
+    }
+    return tk_finish(&tallies, exponential);
+}
+TK_DISPATCH(tk_totals, tk_entropy_move,
+            (double *w, double r, double cap, ptrdiff_t n, int exponential),
+            (w, r, cap, n, exponential))
+
+#endif

@@ -1,0 +1,612 @@
+"""Entropic proxes on the simplex and on the top-k simplex.
+
+Solve   min alpha/2 |x|^2 - <b,x> + <x,log x>,   sum x = radius, x <= upper.
+The solution is x = min(V(b - t)/alpha, upper), V(t) = W(e^t), with t such that sum x = radius
+(alpha = 0: e^(b - t) takes the place of V(b - t)/alpha).
+
+Solve   min alpha/2 (|x|^2 + s^2) - <b,x> + <x,log x> + (1-s)log(1-s),   0 <= x <= s/k, s = sum x.
+The solution is x = min(V(b - t)/alpha, s/k).  With c = alpha s/k, the multipliers
+mu_j = max(0, b_j - t - c - log c) and y = alpha (1 - s), stationarity in s reads
+    k c(t) + y(t) = alpha,     y = V(alpha - t - sum(mu)/k),     k c = sum_j min(V(b_j - t), c),
+and its left side decreases in t.  Both terms are positive: nothing cancels as s tends to 1.
+
+Root finder.  A sum F of values V(b_j - t) with slope -S behaves like m V(a - t) with m and a that
+give the same F and S; that model reaches the target A after the step
+    log(F/A) + v (1 - A/F),      v = F/S - 1,
+which is exact for equal b, for exponentials, and for large V.  The last steps, once they are
+short, move the values without evaluating V again (see `_entropy.h`).
+"""
+from libc.float cimport DBL_EPSILON
+from libc.math cimport INFINITY, NAN, ceil, exp, fabs, fmax, fmin, isnan, log, log1p, sqrt
+from libc.stdlib cimport free, malloc
+
+from topkopt._lambert cimport lambertw_exp_derivative, lambertw_exp_scalar
+from topkopt._real cimport real
+
+
+cdef extern from "_entropy.h" nogil:
+    ctypedef struct tk_totals:
+        double sum
+        double slope
+        double excess
+        double curvature
+        double capped
+    tk_totals tk_entropy_pass(const double* b, double t, double cap, double* w, Py_ssize_t n,
+                              bint exponential)
+    tk_totals tk_entropy_move(double* w, double r, double cap, Py_ssize_t n, bint exponential)
+
+cdef enum:
+    MAX_STEPS = 200          # a guard: a dozen is already exceptional,
+    PATIENT_STEPS = 20       # and after so many the bracket is halved instead
+    MAX_MOVES = 4            # short steps in a row; the second or third is already rounding
+    SAMPLE = 128
+    SAMPLE_STEPS = 6
+
+# Moving values over such a distance leaves a relative error of 1e-16, see `_entropy.h`.
+cdef double SHORT_STEP = 3e-4
+# After a step this short the next one would be below rounding.
+cdef double LAST_STEP = 1e-8
+
+
+cdef inline double inverse(double v, bint exponential) noexcept nogil:
+    """The t with V(t) = v, or e^t = v."""
+    return log(v) if exponential else v + log(v)
+
+
+cdef inline double model_step(double total, double v, double target) noexcept nogil:
+    """By how much t must grow to bring the sum from `total` to `target`."""
+    return log(total / target) + v * (1 - target / total)
+
+
+cdef inline double curved_step(const tk_totals* s, double target) noexcept nogil:
+    """`model_step`, corrected by how much more the sum is curved than its model.
+
+    In t, V^-1(F/m) is not linear but has the second derivative F''/S - 1/(1+v)^2 >= 0.
+    """
+    cdef double v = s.excess / s.slope
+    cdef double step = model_step(s.sum, v, target)
+    cdef double bend = fmax(0, s.curvature / s.slope - 1 / ((1 + v) * (1 + v)))
+    return 2 * step / (1 + sqrt(fmax(0, 1 - 2 * bend * step)))
+
+
+cdef inline bint is_short(double step, double t) noexcept nogil:
+    # The rounding of t itself is no obstacle: it moves the values, not the sum.
+    return fabs(step) <= SHORT_STEP + 8 * DBL_EPSILON * fabs(t)
+
+
+cdef inline double within(double t, double low, double high) noexcept nogil:
+    """`t`, or the middle of the bracket if `t` is outside (or NaN) and there is a middle."""
+    if low <= t <= high or low == -INFINITY or high == INFINITY:
+        return t
+    return low + (high - low) / 2
+
+
+cdef inline double clipped(double t, double low, double high) noexcept nogil:
+    return fmin(fmax(t, low), high)
+
+
+cdef void swap(double* a, double* b) noexcept nogil:
+    cdef double t = a[0]
+    a[0] = b[0]
+    b[0] = t
+
+
+# ---- simplex -------------------------------------------------------------------------------------
+
+cdef Py_ssize_t shift_by_max(const real* b, Py_ssize_t n, double* c, double* top) noexcept nogil:
+    """OUT c = b - max(b), top = max(b); returns the number of finite entries."""
+    cdef Py_ssize_t j, finite = 0
+    cdef double largest = -INFINITY
+    for j in range(n):
+        largest = fmax(largest, b[j])
+    for j in range(n):
+        c[j] = b[j] - largest
+        finite += b[j] > -INFINITY
+    top[0] = largest
+    return finite
+
+
+cdef double fill_cap(const double* c, real* x, Py_ssize_t n, double upper) noexcept nogil:
+    """Every finite entry at its cap; returns the smallest of them."""
+    cdef Py_ssize_t j
+    cdef double smallest = 0
+    for j in range(n):
+        x[j] = <real> upper if c[j] > -INFINITY else <real> 0
+        if c[j] > -INFINITY:
+            smallest = fmin(smallest, c[j])
+    return smallest
+
+
+cdef double select_largest(double* a, Py_ssize_t n, Py_ssize_t rank) noexcept nogil:
+    """The entry of rank `rank` (1 = the largest) by quickselect.  TEMP a, reordered."""
+    cdef Py_ssize_t first = 0, last = n - 1, i, j, middle
+    cdef double pivot
+    while first < last:
+        middle = first + (last - first) // 2
+        pivot = fmax(fmin(a[first], a[last]), fmin(fmax(a[first], a[last]), a[middle]))
+        i = first
+        j = last
+        while i <= j:
+            while a[i] > pivot:
+                i += 1
+            while a[j] < pivot:
+                j -= 1
+            if i <= j:
+                swap(&a[i], &a[j])
+                i += 1
+                j -= 1
+        if rank - 1 <= j:
+            last = j
+        elif rank - 1 >= i:
+            first = i
+        else:
+            break
+    return a[rank - 1]
+
+
+cdef Py_ssize_t keep_undecided(const double* c, double* kept, Py_ssize_t n, double negligible,
+                               double capped, double* base) noexcept nogil:
+    """Drops what is negligible or at the cap anyway.  IN c, OUT kept (may be c), INOUT base."""
+    cdef Py_ssize_t j, size = 0
+    for j in range(n):
+        if c[j] >= capped:
+            base[0] += 1
+        elif c[j] > negligible:
+            kept[size] = c[j]
+            size += 1
+    return size
+
+
+cdef double search(const double* c, double* kept, double* w, Py_ssize_t n, double target,
+                   double cap, double low, double high, double t, int patience,
+                   bint* give_up, bint exponential) noexcept nogil:
+    """t with sum min(V(c - t), cap) = target, to be found between low and high.
+
+    IN c; OUT w = V(c - t); TEMP kept; t: start.  OUT give_up: the cap is active and `patience`
+    steps were not enough; a case for `search_capped`.  (patience < 0: never.)
+    """
+    cdef double top_at_cap = -inverse(cap, exponential)     # for t below, the largest is capped
+    cdef double remaining, step, base = 0
+    cdef bint may_give_up = patience >= 0 and cap < target
+    cdef const double* active = c
+    cdef Py_ssize_t size = n
+    cdef tk_totals s = tk_entropy_pass(c, t, cap, w, n, exponential)
+    cdef int i, moves = 0
+    for i in range(MAX_STEPS):
+        s.capped += base
+        remaining = target - cap * s.capped if s.capped > 0 else target
+        # With a cap the sum has plateaus, which rounding may put slightly off the target.
+        if fabs(s.sum - remaining) <= (4 if s.capped > 0 else 1) * DBL_EPSILON * target:
+            break
+        if s.sum > remaining:
+            low = fmax(low, t)
+        else:
+            high = fmin(high, t)
+            if may_give_up and t <= top_at_cap and (i >= patience or s.sum == 0):
+                give_up[0] = True
+                return t + curved_step(&s, remaining) if s.sum > 0 else NAN
+        if remaining > 0:
+            step = curved_step(&s, remaining)
+        else:       # too many at the cap: Newton's step for the whole sum
+            remaining = s.sum + cap * s.capped
+            step = model_step(remaining, remaining / s.slope - 1, target)
+        if is_short(step, t) and active != c:
+            active, size, base = c, n, 0
+            t += step
+            s = tk_entropy_pass(active, t, cap, w, size, exponential)
+        elif is_short(step, t) or (exponential and fabs(step) < 20 and low <= t + step <= high):
+            s = tk_entropy_move(w, -step, cap, size, exponential)
+            t += step
+            moves += is_short(step, t)
+            if fabs(step) <= LAST_STEP or moves == MAX_MOVES:
+                break
+        else:
+            step = within(t + step if i < PATIENT_STEPS else NAN, low, high) - t
+            if step == 0:       # no number is left in the bracket
+                give_up[0] = may_give_up
+                break
+            t += step
+            if i > 0 and low > -INFINITY:
+                size = keep_undecided(
+                    active, kept, size,
+                    low + inverse(DBL_EPSILON / 4 * target / n, exponential),
+                    high + inverse(cap, exponential), &base)
+                active = kept
+            s = tk_entropy_pass(active, t, cap, w, size, exponential)
+    if active != c:
+        tk_entropy_pass(c, t, cap, w, n, exponential)
+    return t
+
+
+cdef double guess_from_sample(const double* c, double* w, Py_ssize_t n, double target, double t,
+                              bint exponential) noexcept nogil:
+    """A start for `search` from one entry in n/SAMPLE.  IN c, t: where to begin; TEMP w."""
+    cdef Py_ssize_t j, stride = n // SAMPLE
+    cdef double step, share = target / n * SAMPLE
+    cdef tk_totals s
+    cdef int _
+    for j in range(SAMPLE):
+        w[j] = c[j * stride]
+    for _ in range(SAMPLE_STEPS):
+        s = tk_entropy_pass(w, t, INFINITY, w + SAMPLE, SAMPLE, exponential)
+        if s.sum == 0:
+            break
+        step = curved_step(&s, share)
+        t += step
+        if fabs(step) < 0.1:
+            break
+    return t
+
+
+cdef double search_free(const double* c, double* kept, double* w, Py_ssize_t n, double target,
+                        double cap, double start, bint* give_up, bint exponential) noexcept nogil:
+    """`search` with max(c) = 0 and the bounds that hold without a cap."""
+    cdef double first = -inverse(fmin(target, cap), exponential)
+    cdef double low = first if cap >= target else -INFINITY
+    cdef double high = -inverse(target / n, exponential)
+    cdef double t = first if isnan(start) else start
+    if isnan(start) and n >= 4 * SAMPLE and cap >= target:
+        t = guess_from_sample(c, w, n, target, t, exponential)
+    return search(c, kept, w, n, target, cap, low, high, clipped(t, low, high),
+                  0 if isnan(start) else 3, give_up, exponential)
+
+
+cdef double search_capped(const double* c, double* kept, double* w, Py_ssize_t n, double target,
+                          double cap, double count, double start, bint exponential) noexcept nogil:
+    """`search` with c = b - (the count-th largest of b), count >= target/cap entries needed.
+
+    The `count` largest suffice at low, V(0 - low) = target/count; one fewer leave something to
+    the others, none of which is above 0.
+    """
+    cdef double rest = target - (count - 1) * cap
+    cdef double low = -inverse(target / count, exponential)
+    cdef double high = -inverse(rest / (n - count + 1), exponential)
+    cdef bint give_up
+    return search(c, kept, w, n, target, cap, low, high, within(start, low, high), -1, &give_up,
+                  exponential)
+
+
+cdef double prox_entropy_row(const real* b, real* x, Py_ssize_t n, double alpha, double radius,
+                             double upper, double start, double* work) noexcept nogil:
+    cdef double* c = work
+    cdef double* kept = work + n
+    cdef double* w = work + 2 * n
+    cdef bint exponential = alpha == 0, give_up = False
+    cdef double unit = 1 if exponential else alpha
+    cdef double target = unit * radius, cap = unit * upper
+    cdef double shift, t, count
+    cdef Py_ssize_t j, finite = shift_by_max(b, n, c, &shift)
+    if upper * finite <= radius * (1 + 4 * DBL_EPSILON):
+        return shift + fill_cap(c, x, n, upper) - inverse(cap, exponential)
+    t = shift + search_free(c, kept, w, n, target, cap, start - shift, &give_up, exponential)
+    if give_up:
+        # Entries near the threshold matter now; next to the largest they may have no digits left.
+        count = ceil(radius / upper * (1 - 4 * DBL_EPSILON))
+        for j in range(n):
+            w[j] = b[j]
+        shift = select_largest(w, n, <Py_ssize_t> count)
+        for j in range(n):
+            c[j] = b[j] - shift
+        t = shift + search_capped(c, kept, w, n, target, cap, count, t - shift, exponential)
+    for j in range(n):
+        x[j] = <real> fmin(w[j] / unit, upper)
+    return t
+
+
+# ---- top-k simplex -------------------------------------------------------------------------------
+
+cdef void sift_down(double* heap, double* place, Py_ssize_t root, Py_ssize_t size) noexcept nogil:
+    """Restores the min-heap of pairs (heap, place) below `root`."""
+    cdef Py_ssize_t parent = root, child = 2 * root + 1
+    cdef double value = heap[root], where = place[root]
+    while child < size:
+        if child + 1 < size and heap[child + 1] < heap[child]:
+            child += 1
+        if not heap[child] < value:
+            break
+        heap[parent] = heap[child]
+        place[parent] = place[child]
+        parent = child
+        child = 2 * parent + 1
+    heap[parent] = value
+    place[parent] = where
+
+
+cdef void select_top(const real* b, Py_ssize_t n, Py_ssize_t k, double* top,
+                     double* place) noexcept nogil:
+    """OUT top: the k largest in ascending order; place: where they are."""
+    cdef Py_ssize_t j
+    for j in range(k):
+        top[j] = b[j]
+        place[j] = <double> j
+    for j in range(k // 2 - 1, -1, -1):
+        sift_down(top, place, j, k)
+    for j in range(k, n):
+        if b[j] > top[0]:
+            top[0] = b[j]
+            place[0] = <double> j
+            sift_down(top, place, 0, k)
+    for j in range(k - 1, 0, -1):       # heapsort leaves a min-heap in descending order
+        swap(&top[0], &top[j])
+        swap(&place[0], &place[j])
+        sift_down(top, place, 0, j)
+    for j in range(k // 2):
+        swap(&top[j], &top[k - 1 - j])
+        swap(&place[j], &place[k - 1 - j])
+
+
+# Beyond this threshold V and exp agree, and alpha s is far below rounding.
+cdef double FAR = 600
+
+
+cdef struct Model:
+    # k c(t) = m V(a - t) near t0, with `capped` of the k largest, of sum `top_sum`, at the cap
+    double m
+    double a
+    double t0
+    double k
+    double capped
+    double top_sum
+    double alpha
+    double mu           # added to sum(mu)/k
+    double shift        # t + shift is the t of the unshifted entries
+
+
+cdef struct State:
+    double cap          # c = alpha s/k
+    double residual     # k c + y - alpha
+    double slope        # minus its derivative in t
+
+
+cdef Py_ssize_t find_cap(const double* u, Py_ssize_t k, tk_totals* below,
+                         bint exponential) noexcept nogil:
+    """The c with k c = sum_j min(V_j, c) is below.sum/i, i the number returned.
+
+    IN u: values of the k largest, ascending.  INOUT below: totals of the other entries; of all
+    entries below the cap, i of them among the k largest.
+    Going up from the smallest adds only what the answer needs, hence no cancellation (and no
+    overflow: exponentials above the cap are never touched).  At least one entry stays below the
+    cap; if the others underflow it is at the cap, which is the case |U| = k.
+    """
+    cdef Py_ssize_t i = 0
+    cdef double slope
+    while True:
+        slope = u[i] if exponential else lambertw_exp_derivative(u[i])
+        below.sum += u[i]
+        below.slope += slope
+        below.excess += u[i] * slope
+        i += 1
+        if i == k or u[i] >= below.sum / i:
+            return i
+
+
+cdef State combine(const Model* q, double cap, double cap_slope, double t) noexcept nogil:
+    """k c + y - alpha and its slope from c and -dc/dt."""
+    cdef State s
+    cdef double mu = q.mu, mu_slope = 0, slack, rest
+    if q.capped > 0:
+        # mu = b - t - c - log c for each entry at the cap
+        mu += (q.top_sum - q.capped * (t + inverse(cap, False))) / q.k
+        mu_slope = q.capped * (1 - cap_slope * (1 + cap) / cap) / q.k
+    slack = lambertw_exp_scalar(q.alpha - q.shift - t - mu)
+    s.cap = cap
+    # For large alpha, alpha - y loses digits as y tends to alpha; but y + log y = alpha - t - mu.
+    rest = q.alpha - slack
+    if 2 * slack > q.alpha > fabs(q.shift) + fabs(t) + fabs(mu) + 1:
+        rest = q.shift + t + mu + log(slack)
+    s.residual = q.k * cap - rest
+    s.slope = q.k * cap_slope + lambertw_exp_derivative(slack) * (1 - mu_slope)
+    return s
+
+
+cdef inline double model_residual_step(const State* s, double alpha) noexcept nogil:
+    """`model_step` from alpha + residual to alpha, without forming the sum."""
+    cdef double excess = s.residual / (alpha + s.residual)
+    return -log1p(-excess) + ((alpha + s.residual) / s.slope - 1) * excess
+
+
+cdef State evaluate(Model* q, const double* top, const double* u, tk_totals rest,
+                    double t) noexcept nogil:
+    """OUT q: the model that agrees with V(top - t) = u and the rest."""
+    cdef Py_ssize_t j, k = <Py_ssize_t> q.k
+    cdef Py_ssize_t below = find_cap(u, k, &rest, False)
+    # v > 0 even where the squares underflow
+    cdef double v = fmax(rest.excess / rest.slope, 1e-30 * rest.sum)
+    q.capped = k - below
+    q.top_sum = 0
+    for j in range(below, k):
+        q.top_sum += top[j]
+    q.t0 = t
+    q.a = t + inverse(v, False)
+    q.m = rest.sum / v * (q.k / below)
+    return combine(q, rest.sum / below, rest.slope / below, t)
+
+
+cdef double solve_model(const Model* q, double t, double* low, double* high) noexcept nogil:
+    """About the t at which the model reaches alpha.  t: start, INOUT low, high: bracket."""
+    cdef double v, step
+    cdef State s
+    cdef int _
+    for _ in range(MAX_STEPS):
+        v = lambertw_exp_scalar(q.a - t)
+        if v == 0:
+            high[0] = t
+            t = low[0] + (high[0] - low[0]) / 2
+            continue
+        s = combine(q, q.m * v / q.k, q.m * lambertw_exp_derivative(v) / q.k, t)
+        if s.residual > 0:
+            low[0] = fmax(low[0], t)
+        else:
+            high[0] = fmin(high[0], t)
+        step = model_residual_step(&s, q.alpha)
+        if is_short(step, t) or fabs(step) <= 1e-3 * fabs(t - q.t0):
+            return t + step
+        t = within(t + step, low[0], high[0])
+    return t
+
+
+cdef double find_topk_cap(const double* c, double* w, Py_ssize_t n, const double* top, double* u,
+                          Py_ssize_t k, double alpha, double shift, double* t) noexcept nogil:
+    """The cap alpha s/k at the solution; 0 if the threshold is not below FAR.
+
+    IN c: entries minus shift, -inf for the k largest; top: those, ascending, top[0] = 0.
+    OUT w, u: V(c - t), V(top - t).  INOUT t: start and solution.
+    """
+    cdef Model q
+    cdef State s
+    cdef tk_totals rest
+    cdef double low, high, model_low, model_high, step
+    cdef int i, moves = 0
+    q.k = k
+    q.alpha = alpha
+    q.mu = 0
+    q.shift = shift
+    bound_topk(&q, top, n, &low, &high)
+    if low >= FAR:
+        return 0
+    cdef bint far = high > FAR
+    high = fmin(high, FAR)
+    t[0] = low if isnan(t[0]) else clipped(t[0], low, high)
+    rest = tk_entropy_pass(c, t[0], INFINITY, w, n, False)
+    tk_entropy_pass(top, t[0], INFINITY, u, k, False)
+    for i in range(MAX_STEPS):
+        s = evaluate(&q, top, u, rest, t[0])
+        if fabs(s.residual) <= DBL_EPSILON * k * s.cap:
+            break
+        if s.residual > 0:
+            if t[0] >= FAR:
+                return 0
+            low = fmax(low, t[0])
+        else:
+            high = fmin(high, t[0])
+            far = False
+        step = model_residual_step(&s, alpha)
+        if is_short(step, t[0]):
+            rest = tk_entropy_move(w, -step, INFINITY, n, False)
+            tk_entropy_move(u, -step, INFINITY, k, False)
+            t[0] += step
+            moves += 1
+            if fabs(step) <= LAST_STEP or moves == MAX_MOVES:
+                s = evaluate(&q, top, u, rest, t[0])
+                break
+        else:
+            model_low = low
+            model_high = high
+            t[0] = solve_model(&q, within(t[0] + step, low, high), &model_low, &model_high)
+            if far and t[0] > FAR:
+                t[0] = FAR
+            else:
+                t[0] = within(t[0] if i < PATIENT_STEPS else NAN, low, high)
+            rest = tk_entropy_pass(c, t[0], INFINITY, w, n, False)
+            tk_entropy_pass(top, t[0], INFINITY, u, k, False)
+    return s.cap
+
+
+cdef void bound_topk(Model* q, const double* top, Py_ssize_t n, double* low,
+                     double* high) noexcept nogil:
+    """OUT low, high: bounds on t.  TEMP the model in q.
+
+    V(top[0] - t) <= c, and sum(mu) <= sum(top) because top[0] has mu = 0: the problem with k
+    equal entries and that mean multiplier has a smaller t.  Half of alpha is in y, or in
+    k c <= k n V(top[k-1] - t).
+    """
+    cdef Py_ssize_t j, k = <Py_ssize_t> q.k
+    cdef double model_high
+    high[0] = fmax(q.alpha - q.shift - inverse(q.alpha / 2, False),
+                   top[k - 1] - inverse(q.alpha / (2 * q.k * n), False))
+    low[0] = -inverse(q.alpha / k, False)
+    for j in range(k):
+        q.mu += top[j] / k
+    q.m = k
+    q.a = 0
+    q.t0 = low[0]
+    q.capped = 0
+    model_high = high[0]
+    solve_model(q, low[0], low, &model_high)
+    q.mu = 0
+
+
+cdef double find_softmax_cap(const double* c, double* w, Py_ssize_t n, const double* top, double* u,
+                             Py_ssize_t k, double shift, double* t, double* unit) noexcept nogil:
+    """The same for alpha = 0, with w, u and the cap multiplied by `unit`.
+
+    Exponentials only scale with t, so one pass finds the capped entries for all t; then
+    log(s/(1 - s)) = log(k cap) + shift + sum(mu)/k.
+    """
+    cdef double cap, odds, mu = 0
+    cdef Py_ssize_t j, below
+    cdef tk_totals rest = tk_entropy_pass(c, 0, INFINITY, w, n, True)
+    tk_entropy_pass(top, 0, INFINITY, u, k, True)
+    below = find_cap(u, k, &rest, True)
+    cap = rest.sum / below
+    for j in range(below, k):
+        mu += (top[j] - log(cap)) / k
+    odds = log(k * cap) + shift + mu
+    # t = -log(1 - s) - sum(mu)/k
+    t[0] = (log1p(exp(odds)) if odds < 0 else odds + log1p(exp(-odds))) - mu - shift
+    unit[0] = k * cap * (1 + exp(-odds))
+    return cap
+
+
+cdef double prox_topk_entropy_row(const real* b, real* x, Py_ssize_t n, double alpha, Py_ssize_t k,
+                                  double start, double* work) noexcept nogil:
+    cdef double* c = work
+    cdef double* w = work + n
+    cdef double* top = work + 2 * n
+    cdef double* u = work + 3 * n
+    cdef double* place = work + 4 * n
+    cdef double shift, t, unit = alpha, cap = 0
+    cdef Py_ssize_t j
+    select_top(b, n, k, top, place)
+    shift = top[0]
+    if shift == -INFINITY:      # s/k > 0 needs k entries
+        for j in range(n):
+            x[j] = 0
+        return NAN
+    for j in range(n):
+        c[j] = b[j] - shift
+    for j in range(k):
+        top[j] -= shift
+        c[<Py_ssize_t> place[j]] = -INFINITY
+    t = start - shift
+    if alpha > 0:
+        cap = find_topk_cap(c, w, n, top, u, k, alpha, shift, &t)
+    if cap == 0:
+        # No quadratic term, or one that is below rounding because s < k n e^-FAR/alpha.
+        cap = find_softmax_cap(c, w, n, top, u, k, shift, &t, &unit)
+    for j in range(n):
+        x[j] = <real> (fmin(w[j], cap) / unit)
+    for j in range(k):
+        x[<Py_ssize_t> place[j]] = <real> (fmin(u[j], cap) / unit)
+    return shift + t
+
+
+# ---- rows ----------------------------------------------------------------------------------------
+
+def prox_entropy_rows(const real[:, ::1] b, real[:, ::1] x, double alpha, double radius,
+                      double upper):
+    """Prox of each row of `b` into `x`, which has its shape and may be `b`."""
+    cdef Py_ssize_t i, rows = b.shape[0], n = b.shape[1]
+    if rows == 0 or n == 0:
+        return
+    cdef double* work = <double*> malloc(ENTROPY_WORK * n * sizeof(double))
+    if work == NULL:
+        raise MemoryError
+    with nogil:
+        for i in range(rows):
+            prox_entropy_row(&b[i, 0], &x[i, 0], n, alpha, radius, upper, NAN, work)
+    free(work)
+
+
+def prox_topk_entropy_rows(const real[:, ::1] b, real[:, ::1] x, double alpha, Py_ssize_t k):
+    """Prox of each row of `b` into `x`, which has its shape and may be `b`."""
+    cdef Py_ssize_t i, rows = b.shape[0], n = b.shape[1]
+    if rows == 0 or n == 0:
+        return
+    cdef double* work = <double*> malloc(TOPK_ENTROPY_WORK * n * sizeof(double))
+    if work == NULL:
+        raise MemoryError
+    with nogil:
+        for i in range(rows):
+            prox_topk_entropy_row(&b[i, 0], &x[i, 0], n, alpha, k, NAN, work)
+    free(work)

@@ -1,0 +1,280 @@
+"""Continuous quadratic knapsacks by variable fixing.
+
+Solve    min_x 1/2 |x - b|^2 + bias/2 <1,x>^2   s.t.  lo <= x <= hi,  <1,x> = r  (or <= r).
+The solution is  x = clip(b - t, lo, hi), with t the root of a decreasing piecewise linear function.
+
+The root is bracketed; an entry whose clip no longer depends on where in the bracket the root is
+leaves the list for good (Kiwiel 2008), so the work is a few passes over ever shorter lists.
+"""
+from libc.float cimport DBL_EPSILON
+from libc.math cimport INFINITY, fabs
+from libc.stdlib cimport free, malloc
+
+from topkopt._real cimport real
+from topkopt._select cimport Threshold, clip_row, gather_above, row_max, strided_maxima
+
+cdef enum:
+    PARTS = 32         # of a row, whose maxima give a lower bound on its threshold
+    NEWTON_STEPS = 8   # then every other step is a pivot, so that the list shrinks geometrically
+
+
+cdef extern from "_rows.h" nogil:
+    double clipped_shared(const double* b, const double* lo, const double* hi, Py_ssize_t n,
+                          double t, Py_ssize_t* n_free, Py_ssize_t* n_upper)
+    double clipped_each(const double* b, const double* lo, const double* hi, Py_ssize_t n,
+                        double t, Py_ssize_t* n_free, Py_ssize_t* n_upper)
+
+
+# What is known of the entries that have left the list.
+cdef struct Settled:
+    double total        # the sum of the bounds that entries sit at, less the wanted total
+    double sum_free     # the sum of b over the entries between their bounds
+    Py_ssize_t n_free
+    Py_ssize_t n_upper
+
+
+cdef inline double middle(double a, double b, double c) noexcept nogil:
+    return max(min(a, b), min(max(a, b), c))
+
+
+cdef inline double breakpoint_inside(double b, double lo, double hi,
+                                     double left, double right) noexcept nogil:
+    return b - lo if left < b - lo < right else b - hi
+
+
+cdef inline Py_ssize_t settle(const double* entries, double* b, double* lo, double* hi,
+                              Py_ssize_t step, Py_ssize_t n, double left, double right,
+                              Settled* settled) noexcept nogil:
+    # OUT b, lo, hi: what remains open, in place or not; returns how many. No branches: which
+    # entries settle is as good as random to the processor.
+    cdef Py_ssize_t j, kept = 0
+    cdef double v, low = lo[0], high = hi[0], zero = 0.0
+    cdef bint at_lower, at_upper, is_free
+    for j in range(n):
+        v = entries[j]
+        if step:
+            low = lo[j]
+            high = hi[j]
+        at_lower = v - low <= left
+        at_upper = v - high >= right
+        is_free = (v - low >= right) & (v - high <= left)
+        settled.total += low if at_lower else zero
+        settled.total += high if at_upper else zero
+        settled.sum_free += v if is_free else zero
+        settled.n_upper += at_upper
+        settled.n_free += is_free
+        b[kept] = v
+        if step:
+            lo[kept] = low
+            hi[kept] = high
+        kept += 1 - (at_lower | at_upper | is_free)
+    return kept
+
+
+cdef inline double fix_variables(const double* entries, double* b, double* lo, double* hi,
+                                 Py_ssize_t step, Py_ssize_t n,
+                                 double total, double slope) noexcept nogil:
+    # IN entries. TEMP b (may be entries), lo, hi. step = 0: one pair of bounds for all entries.
+    # Every comparison is of t with a breakpoint b - lo or b - hi, rounded the same way each time,
+    # so that an entry that is not settled always has a breakpoint strictly inside the bracket.
+    # A piece of the function is told by how many entries are free and how many sit at hi: both
+    # "free or at hi" and "at hi" shrink as t grows, so equal counts mean equal sets.
+    cdef double left = -INFINITY, right = INFINITY, excess, rate, t = -total, root
+    cdef Py_ssize_t j, n_free, n_upper, n_settled, piece_free = n, piece_upper = 0, steps = 0
+    cdef bint use_root
+    cdef Settled settled
+    settled.total = -total
+    settled.sum_free = 0.0
+    settled.n_free = 0
+    settled.n_upper = 0
+    for j in range(n):
+        t += entries[j]
+    t /= n + slope
+    while True:
+        n_free = settled.n_free
+        n_upper = settled.n_upper
+        if step == 0:
+            excess = clipped_shared(entries, lo, hi, n, t, &n_free, &n_upper)
+        else:
+            excess = clipped_each(entries, lo, hi, n, t, &n_free, &n_upper)
+        excess += settled.total + (settled.sum_free - settled.n_free * t) - slope * t
+        rate = n_free + slope
+        root = t + excess / rate if rate > 0 else INFINITY
+        if excess == 0.0:
+            return t
+        if n_free == piece_free and n_upper == piece_upper:
+            return root
+        if excess > 0.0:
+            left = t
+            n_settled = n - (n_free - settled.n_free) - (n_upper - settled.n_upper)
+        else:
+            right = t
+            n_settled = n_upper - settled.n_upper
+
+        steps += 1
+        use_root = left < root < right and (steps < NEWTON_STEPS or steps % 2)
+        if 4 * n_settled >= n or not use_root:
+            n = settle(entries, b, lo, hi, step, n, left, right, &settled)
+            entries = b
+            if n == 0 and settled.n_free + slope > 0:
+                return (settled.total + settled.sum_free) / (settled.n_free + slope)
+        if use_root:
+            t = root
+            piece_free = n_free
+            piece_upper = n_upper
+            continue
+        piece_free = -1
+        if n > 0:
+            t = middle(
+                breakpoint_inside(b[0], lo[0], hi[0], left, right),
+                breakpoint_inside(b[n // 2], lo[n // 2 * step], hi[n // 2 * step], left, right),
+                breakpoint_inside(b[n - 1], lo[(n - 1) * step], hi[(n - 1) * step], left, right))
+        if n == 0 or not left < t < right:
+            # The function is flat at zero, or the bracket is down to neighbouring numbers.
+            return right if right < INFINITY else left
+
+
+cdef double fix_boxed(double* b, double* lo, double* hi, Py_ssize_t n,
+                      double total, double slope) noexcept nogil:
+    return fix_variables(b, b, lo, hi, 1, n, total, slope)
+
+
+cdef double fix_capped(const double* b, Py_ssize_t n, double cap, double total, double slope,
+                       double* temp) noexcept nogil:
+    # TEMP temp: n doubles (may be b)
+    cdef double zero = 0.0
+    return fix_variables(b, temp, &zero, &cap, 0, n, total, slope)
+
+
+cdef Py_ssize_t gather_candidates(const real* b, Py_ssize_t n, double cap, double total,
+                                  double* kept, double* shift) noexcept nogil:
+    # OUT kept: a short superset of the entries above the root, minus shift, the largest of all.
+    # The root of any subset is a lower bound; that of the maxima of parts is nearly tight.
+    cdef Py_ssize_t m, parts = PARTS
+    cdef double offset, cut = -INFINITY
+    if total > cap:
+        parts = max(parts, 4 * <Py_ssize_t>min(total / cap, <double>n))
+    if 4 * parts > n:
+        shift[0] = row_max(b, n)
+    else:
+        strided_maxima(b, n, parts, kept)
+        shift[0] = row_max(<const double*>kept, parts)
+        m = gather_above(<const double*>kept, parts, -INFINITY, shift[0], kept)
+        if m * cap > total:
+            offset = fix_capped(kept, m, cap, total, 0.0, kept)
+            offset -= 2 * DBL_EPSILON * (fabs(shift[0]) + fabs(offset))  # to lose no entry
+            cut = shift[0] + offset
+    return gather_above(b, n, cut, shift[0], kept)
+
+
+cdef Threshold capped_threshold(const real* b, Py_ssize_t n, double cap, double total,
+                                double* work, Py_ssize_t* n_kept) noexcept nogil:
+    cdef Threshold t
+    n_kept[0] = gather_candidates(b, n, cap, total, work, &t.shift)
+    t.offset = fix_capped(work, n_kept[0], cap, total, 0.0, work + n)
+    return t
+
+
+cdef double biased_offset(const double* entries, Py_ssize_t n, double shift, double bias,
+                          double* temp) noexcept nogil:
+    if bias == 0.0 or n == 0:
+        return -shift
+    return fix_capped(entries, n, INFINITY, shift / bias, 1.0 / bias, temp)
+
+
+cdef Threshold knapsack_threshold(const real* b, Py_ssize_t n, double lo, double hi, double total,
+                                  bint equality, double bias, double* work) noexcept nogil:
+    cdef Threshold t
+    cdef Py_ssize_t m
+    cdef double cap = hi - lo, spare = total - n * lo
+    t.shift = 0.0
+    t.offset = 0.0
+    if spare <= 0.0:
+        t.shift = row_max(b, n)
+        t.offset = -lo
+        return t
+    if equality or n * hi > total:
+        t = capped_threshold(b, n, cap, spare, work, &m)
+        t.offset -= lo
+        if equality or t.shift + t.offset >= bias * total:
+            return t
+    elif bias > 0.0:
+        t.shift = row_max(b, n)
+        m = gather_above(b, n, -INFINITY, t.shift, work)
+    if bias > 0.0:
+        # The sum stays below total and is t / bias, here written for the shifted entries.
+        t.offset = fix_capped(work, m, cap, (t.shift - lo) / bias - n * lo, 1.0 / bias, work) - lo
+    else:
+        t.shift = 0.0
+        t.offset = 0.0
+    return t
+
+
+cdef Py_ssize_t load_boxed(const real* b, const double* lo, const double* hi, Py_ssize_t n,
+                           double shift, double* work) noexcept nogil:
+    # OUT work: shifted finite entries, their lower and their upper bounds, n apart
+    cdef Py_ssize_t j, m = 0
+    for j in range(n):
+        if b[j] > -INFINITY:
+            work[m] = b[j] - shift
+            work[n + m] = lo[j]
+            work[2 * n + m] = hi[j]
+            m += 1
+    return m
+
+
+cdef Threshold boxed_threshold(const real* b, const double* lo, const double* hi, Py_ssize_t n,
+                               double total, bint equality, double bias,
+                               double* work) noexcept nogil:
+    # As knapsack_threshold, with bounds of its own for each entry. TEMP work: 3 n
+    cdef Threshold t
+    cdef Py_ssize_t j, m
+    cdef double at_lower = 0.0, most = 0.0
+    for j in range(n):
+        most += hi[j]
+        if b[j] == -INFINITY:
+            at_lower += lo[j]
+    t.shift = row_max(b, n)
+    if equality or most > total:
+        m = load_boxed(b, lo, hi, n, t.shift, work)
+        t.offset = fix_boxed(work, work + n, work + 2 * n, m, total - at_lower, 0.0)
+        if equality or t.shift + t.offset >= bias * total:
+            return t
+    if bias > 0.0:
+        m = load_boxed(b, lo, hi, n, t.shift, work)
+        t.offset = fix_boxed(work, work + n, work + 2 * n, m, t.shift / bias - at_lower,
+                             1.0 / bias)
+    else:
+        t.shift = 0.0
+        t.offset = 0.0
+    return t
+
+
+def project_capped_rows(const real[:, ::1] b, real[:, ::1] x, double lo, double hi, double total,
+                        bint equality, double bias):
+    """Project each row of b onto {lo <= x <= hi, <1,x> = total (or <= total)}; x may be b."""
+    cdef Py_ssize_t i, n = b.shape[1]
+    cdef double* work = <double*>malloc(max(n, 1) * KNAPSACK_WORK * sizeof(double))
+    if work == NULL:
+        raise MemoryError
+    with nogil:
+        for i in range(b.shape[0]):
+            clip_row(&b[i, 0], &x[i, 0], n,
+                     knapsack_threshold(&b[i, 0], n, lo, hi, total, equality, bias, work), lo, hi)
+    free(work)
+
+
+def project_boxed_rows(const real[:, ::1] b, real[:, ::1] x, const double[:, ::1] lo,
+                       const double[:, ::1] hi, double total, bint equality, double bias):
+    """As `project_capped_rows`, with a lower and an upper bound for each entry."""
+    cdef Py_ssize_t i, j, n = b.shape[1]
+    cdef Threshold t
+    cdef double* work = <double*>malloc(max(n, 1) * 3 * sizeof(double))
+    if work == NULL:
+        raise MemoryError
+    with nogil:
+        for i in range(b.shape[0]):
+            t = boxed_threshold(&b[i, 0], &lo[i, 0], &hi[i, 0], n, total, equality, bias, work)
+            for j in range(n):
+                clip_row(&b[i, j], &x[i, j], 1, t, lo[i, j], hi[i, j])
+    free(work)

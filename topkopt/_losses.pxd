@@ -1,0 +1,34 @@
+# The losses, one example at a time. A row of m scores comes with its labels: the sorted indices of
+# the classes that are right (one of them, or any number for multilabel losses).
+#
+# Methods are double only (a fused method cannot be overridden) and never allocate; `work` is TEMP
+# of work_size(m) doubles.
+
+cdef struct Labels:
+    const Py_ssize_t* index
+    Py_ssize_t n
+
+
+cdef class Loss:
+    cdef readonly bint convex          # has a conjugate, and so a dual problem and a certificate
+    cdef readonly bint multilabel      # takes any number of labels, not exactly one
+
+    cdef Py_ssize_t work_size(self, Py_ssize_t m) noexcept nogil
+
+    # L(s)
+    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m,
+                          double* work) noexcept nogil
+
+    # L*(v), for a v that is in its domain but for rounding
+    cdef double row_conjugate(self, const double* v, Labels y, Py_ssize_t m,
+                              double* work) noexcept nogil
+
+    # How far v is outside the domain of L*
+    cdef double row_violation(self, const double* v, Labels y, Py_ssize_t m,
+                              double* work) noexcept nogil
+
+    # OUT v: the minimiser of L*(v) - <q,v> + alpha/2 <v,v>. With alpha = 0 it is the gradient of
+    # L at q; with alpha = kappa C, the dual step is a = -C v.
+    # INOUT start: where the last search for this example ended, NaN at first
+    cdef void row_prox(self, const double* q, Labels y, Py_ssize_t m, double alpha, double* v,
+                       double* start, double* work) noexcept nogil

@@ -1,0 +1,316 @@
+"""Epochs of stochastic dual coordinate ascent over dense, sparse and kernel data.
+
+One step replaces the dual block a_i of an example by the maximiser of the dual (`Loss.row_prox`)
+and moves W by x_i (a_new - a_old)'. Reading and writing all of W in every step is bound by memory,
+so dense data is walked in blocks: the scores of a block come from one matrix product, each step
+corrects them by the Gram matrix of the block for the steps before it, and one more product brings
+W up to date. These are the iterates of the one-by-one loop, up to rounding.
+"""
+import numpy as np
+
+from libc.math cimport NAN
+from libc.stdint cimport int32_t, int64_t
+
+from topkopt._blas cimport gemm
+from topkopt._losses cimport Labels, Loss
+from topkopt._real cimport real
+from topkopt._select cimport axpy_row, combine_rows
+
+cdef enum:
+    RUN = 16            # steps between two matrix products that correct the rest of a block
+    SPARSE_SHARE = 4    # a change of a block is sparse when at most this part of it is not zero
+
+ctypedef fused integer:
+    int32_t
+    int64_t
+
+
+cdef class Examples:
+    """What every epoch needs to know of the examples, besides their features.
+
+    Parameters
+    ----------
+    loss : Loss
+        The loss of an example.
+    label_index, label_start : ndarray of intp
+        The labels of example i are ``label_index[label_start[i]:label_start[i + 1]]``.
+    cost : ndarray of shape (n,)
+        C times the sample weight of each example.
+    square_norm : ndarray of shape (n,)
+        The squared norm of each example.
+    n_classes : int
+        The number m of classes.
+    """
+
+    cdef readonly Loss loss
+    cdef readonly Py_ssize_t n_classes
+    cdef const Py_ssize_t[::1] label_index
+    cdef const Py_ssize_t[::1] label_start
+    cdef const double[::1] cost
+    cdef const double[::1] square_norm
+    cdef double[::1] start      # where the search of each example's last step ended
+    cdef double[::1] scratch
+
+    def __init__(self, Loss loss, label_index, label_start, cost, square_norm, n_classes):
+        self.loss = loss
+        # an empty label set still needs an address
+        self.label_index = np.append(label_index, np.intp(-1))
+        self.label_start = label_start
+        self.cost = cost
+        self.square_norm = square_norm
+        self.n_classes = n_classes
+        self.start = np.full(len(cost), NAN)
+        self.scratch = np.empty(2 * n_classes + loss.work_size(n_classes) + 1)
+
+    cdef Labels labels(self, Py_ssize_t i) noexcept nogil:
+        cdef Labels y
+        y.index = &self.label_index[self.label_start[i]]
+        y.n = self.label_start[i + 1] - self.label_start[i]
+        return y
+
+    cdef void step(self, Py_ssize_t i, const double* q, double* v, double* work) noexcept nogil:
+        # OUT v: minus the new dual block over its cost
+        self.loss.row_prox(q, self.labels(i), self.n_classes,
+                           self.square_norm[i] * self.cost[i], v, &self.start[i], work)
+
+
+# The change of a dual block: dense in d, and as a list of its non-zero entries when they are few.
+cdef struct Change:
+    Py_ssize_t n_nonzero
+    int32_t* index
+
+
+cdef inline bint is_sparse(const Change* change, Py_ssize_t m) noexcept nogil:
+    return SPARSE_SHARE * change.n_nonzero <= m
+
+
+cdef inline void add_change(const Change* change, real factor, const real* d, real* y,
+                            Py_ssize_t m) noexcept nogil:
+    # y += factor d
+    cdef Py_ssize_t j
+    if factor == 0:
+        return
+    if is_sparse(change, m):
+        for j in range(change.n_nonzero):
+            y[change.index[j]] += factor * d[change.index[j]]
+    else:
+        axpy_row(m, factor, d, y)
+
+
+cdef void update_block(Examples examples, Py_ssize_t i, const real* s, real* a, real* d,
+                       Change* change) noexcept nogil:
+    # One step of example i. IN s: its scores. INOUT a: its dual block. OUT d: the change of a
+    cdef Py_ssize_t j, n_nonzero = 0, m = examples.n_classes
+    cdef double* q = &examples.scratch[0]
+    cdef double* v = q + m
+    cdef double kappa = examples.square_norm[i], cost = examples.cost[i]
+    cdef real new
+    for j in range(m):
+        q[j] = s[j] - kappa * a[j]
+    examples.step(i, q, v, v + m)
+    for j in range(m):
+        new = <real>(-cost * v[j])
+        d[j] = new - a[j]
+        a[j] = new
+        change.index[n_nonzero] = <int32_t>j
+        n_nonzero += d[j] != 0
+    change.n_nonzero = n_nonzero
+
+
+cdef void walk_block(Examples examples, const Py_ssize_t* rows, Py_ssize_t n_rows, real* s,
+                     const real* gram, real* a, real* d, Change* changes) noexcept nogil:
+    # The steps of a block in order. INOUT s: the scores of the block, a: all dual blocks.
+    # IN gram: inner products within the block. OUT d: the changes. TEMP changes: RUN of them
+    cdef Py_ssize_t m = examples.n_classes, first, last, i, j
+    last = 0
+    while last < n_rows:
+        first = last
+        last = min(first + RUN, n_rows)
+        for i in range(first, last):
+            for j in range(first, i):
+                add_change(&changes[j - first], gram[i * n_rows + j], d + j * m, s + i * m, m)
+            update_block(examples, rows[i], s + i * m, a + rows[i] * m, d + i * m,
+                         &changes[i - first])
+        if last < n_rows:
+            # S[last:] += G[last:, first:last] @ D[first:last]
+            gemm(False, False, n_rows - last, m, last - first, <real>1, gram + last * n_rows + first,
+                 n_rows, d + first * m, m, <real>1, s + last * m, m)
+
+
+cdef inline void copy_row(const real[:, :] x, Py_ssize_t i, real* row) noexcept nogil:
+    cdef Py_ssize_t j
+    for j in range(x.shape[1]):
+        row[j] = x[i, j]
+
+
+def dense_epoch(Examples examples, const real[:, :] x, real[:, ::1] w, real[:, ::1] a,
+                const Py_ssize_t[::1] order, Py_ssize_t block_size):
+    """Visit the rows of x in the given order; w and a are updated."""
+    cdef Py_ssize_t n_features = x.shape[1], m = examples.n_classes, first, size, i
+    dtype = np.float32 if real is float else np.float64
+    block_size = min(block_size, max(order.shape[0], 1))
+    cdef real[:, ::1] xb = np.empty((block_size, n_features), dtype)
+    cdef real[:, ::1] s = np.empty((block_size, m), dtype)
+    cdef real[:, ::1] d = np.empty((block_size, m), dtype)
+    cdef real[::1] gram = np.empty(block_size * block_size, dtype)
+    cdef int32_t[:, ::1] index = np.empty((RUN, m + 1), np.int32)
+    cdef Change[RUN] changes
+    if not (order.shape[0] and n_features):
+        return
+    with nogil:
+        for i in range(RUN):
+            changes[i].index = &index[i, 0]
+        first = 0
+        while first < order.shape[0]:
+            size = min(block_size, order.shape[0] - first)
+            for i in range(size):
+                copy_row(x, order[first + i], &xb[i, 0])
+            if block_size == 1:     # W is small enough to be read and written in every step
+                combine_rows(&xb[0, 0], n_features, &w[0, 0], m, &s[0, 0])
+                update_block(examples, order[first], &s[0, 0], &a[order[first], 0], &d[0, 0],
+                             &changes[0])
+                for i in range(n_features):
+                    add_change(&changes[0], xb[0, i], &d[0, 0], &w[i, 0], m)
+                first += 1
+                continue
+            # S = X_B @ W;  G = X_B @ X_B.T;  (steps);  W += X_B.T @ D
+            gemm(False, False, size, m, n_features, <real>1, &xb[0, 0], n_features, &w[0, 0], m,
+                 <real>0, &s[0, 0], m)
+            gemm(False, True, size, size, n_features, <real>1, &xb[0, 0], n_features, &xb[0, 0],
+                 n_features, <real>0, &gram[0], size)
+            walk_block(examples, &order[first], size, &s[0, 0], &gram[0], &a[0, 0], &d[0, 0],
+                       changes)
+            gemm(True, False, n_features, m, size, <real>1, &xb[0, 0], n_features, &d[0, 0], m,
+                 <real>1, &w[0, 0], m)
+            first += size
+
+
+def kernel_epoch(Examples examples, const real[:, :] k, real[:, ::1] a,
+                 const Py_ssize_t[::1] order, Py_ssize_t block_size):
+    """Visit the examples of the Gram matrix k in the given order; a is updated."""
+    cdef Py_ssize_t n = k.shape[0], m = examples.n_classes, first, size, i, j
+    dtype = np.float32 if real is float else np.float64
+    block_size = min(block_size, max(order.shape[0], 1))
+    cdef real[:, ::1] kb = np.empty((block_size, n), dtype)
+    cdef real[:, ::1] s = np.empty((block_size, m), dtype)
+    cdef real[:, ::1] d = np.empty((block_size, m), dtype)
+    cdef real[::1] gram = np.empty(block_size * block_size, dtype)
+    cdef int32_t[:, ::1] index = np.empty((RUN, m + 1), np.int32)
+    cdef Change[RUN] changes
+    with nogil:
+        for i in range(RUN):
+            changes[i].index = &index[i, 0]
+        first = 0
+        while first < order.shape[0]:
+            size = min(block_size, order.shape[0] - first)
+            for i in range(size):
+                copy_row(k, order[first + i], &kb[i, 0])
+                for j in range(size):
+                    gram[i * size + j] = kb[i, order[first + j]]
+            # S = K_B @ A;  (steps)
+            gemm(False, False, size, m, n, <real>1, &kb[0, 0], n, &a[0, 0], m, <real>0,
+                 &s[0, 0], m)
+            walk_block(examples, &order[first], size, &s[0, 0], &gram[0], &a[0, 0], &d[0, 0],
+                       changes)
+            first += size
+
+
+cdef inline void sparse_scores(const real[::1] data, const integer[::1] indices, Py_ssize_t begin,
+                               Py_ssize_t end, const real[:, ::1] w, real* s) noexcept nogil:
+    # s = x @ W for the sparse row x
+    cdef Py_ssize_t j, m = w.shape[1]
+    for j in range(m):
+        s[j] = 0
+    for j in range(begin, end):
+        axpy_row(m, data[j], &w[indices[j], 0], s)
+
+
+def sparse_epoch(Examples examples, const real[::1] data, const integer[::1] indices,
+                 const integer[::1] indptr, real[:, ::1] w, real[:, ::1] a,
+                 const Py_ssize_t[::1] order):
+    """Visit the rows of a CSR matrix in the given order, one by one; w and a are updated."""
+    cdef Py_ssize_t m = examples.n_classes, i, j, row
+    dtype = np.float32 if real is float else np.float64
+    cdef real[::1] s = np.empty(m, dtype)
+    cdef real[::1] d = np.empty(m, dtype)
+    cdef int32_t[::1] index = np.empty(m + 1, np.int32)
+    cdef Change change
+    change.index = &index[0]
+    with nogil:
+        for i in range(order.shape[0]):
+            row = order[i]
+            sparse_scores(data, indices, indptr[row], indptr[row + 1], w, &s[0])
+            update_block(examples, row, &s[0], &a[row, 0], &d[0], &change)
+            for j in range(indptr[row], indptr[row + 1]):
+                add_change(&change, data[j], &d[0], &w[indices[j], 0], m)
+
+
+# What the certificate is made of: weighted sums of losses and conjugates, and <A, scores>.
+cdef struct Sums:
+    double losses
+    double conjugates
+    double inner
+
+
+cdef void add_row(Examples examples, Py_ssize_t i, const real* s, const real* a,
+                  Sums* sums) noexcept nogil:
+    cdef Py_ssize_t j, m = examples.n_classes
+    cdef double* scores = &examples.scratch[0]
+    cdef double* v = scores + m
+    cdef double cost = examples.cost[i], inner = 0.0
+    cdef Labels y = examples.labels(i)
+    if cost == 0.0:
+        return
+    for j in range(m):
+        scores[j] = s[j]
+        v[j] = -a[j] / cost
+        inner += scores[j] * a[j]
+    sums.losses += cost * examples.loss.row_value(scores, y, m, v + m)
+    if examples.loss.convex:
+        sums.conjugates += cost * examples.loss.row_conjugate(v, y, m, v + m)
+    sums.inner += inner
+
+
+def dense_sums(Examples examples, const real[:, :] x, const real[:, ::1] w,
+               const real[:, ::1] a, Py_ssize_t block_size):
+    """Return (sum C_i L_i, sum C_i L_i*, <A, X W>) of dense rows x; a kernel passes K and A."""
+    cdef Py_ssize_t n = x.shape[0], n_features = x.shape[1], m = examples.n_classes, first, size, i
+    dtype = np.float32 if real is float else np.float64
+    cdef bint direct = x.strides[1] == x.itemsize and x.strides[0] > 0
+    cdef real[:, ::1] xb = np.empty((1 if direct else block_size, n_features), dtype)
+    cdef real[:, ::1] s = np.zeros((block_size, m), dtype)
+    cdef const real* rows
+    cdef Py_ssize_t distance = n_features
+    cdef Sums sums = Sums(0.0, 0.0, 0.0)
+    with nogil:
+        first = 0
+        while first < n:
+            size = min(block_size, n - first)
+            if n_features:
+                if direct:
+                    rows = &x[first, 0]
+                    distance = max(n_features, x.strides[0] // <Py_ssize_t>sizeof(real))
+                else:
+                    for i in range(size):
+                        copy_row(x, first + i, &xb[i, 0])
+                    rows = &xb[0, 0]
+                gemm(False, False, size, m, n_features, <real>1, rows, distance, &w[0, 0], m,
+                     <real>0, &s[0, 0], m)
+            for i in range(size):
+                add_row(examples, first + i, &s[i, 0], &a[first + i, 0], &sums)
+            first += size
+    return sums.losses, sums.conjugates, sums.inner
+
+
+def sparse_sums(Examples examples, const real[::1] data, const integer[::1] indices,
+                const integer[::1] indptr, const real[:, ::1] w, const real[:, ::1] a):
+    """As `dense_sums`, for the rows of a CSR matrix."""
+    cdef Py_ssize_t i, m = examples.n_classes
+    dtype = np.float32 if real is float else np.float64
+    cdef real[::1] s = np.empty(m, dtype)
+    cdef Sums sums = Sums(0.0, 0.0, 0.0)
+    with nogil:
+        for i in range(a.shape[0]):
+            sparse_scores(data, indices, indptr[i], indptr[i + 1], w, &s[0])
+            add_row(examples, i, &s[0], &a[i, 0], &sums)
+    return sums.losses, sums.conjugates, sums.inner

@@ -1,0 +1,39 @@
+# Row helpers shared by every set: look at a row once, keep what matters, write the answer.
+from topkopt._real cimport real
+
+# A threshold t is kept as shift + offset, so that (b - shift) - offset does not lose the digits
+# that b - t would when every entry of b is large: b - shift is exact for the entries that matter.
+cdef struct Threshold:
+    double shift
+    double offset
+
+cdef double row_max(const real* b, Py_ssize_t n) noexcept nogil
+
+# OUT maxima[i]: the largest of b[i], b[i + width], b[i + 2 width], ...; needs n >= width
+cdef void strided_maxima(const real* b, Py_ssize_t n, Py_ssize_t width,
+                         double* maxima) noexcept nogil
+
+# x = clip(b - t, lower, upper), in place allowed
+cdef void clip_row(const real* b, real* x, Py_ssize_t n, Threshold t,
+                   double lower, double upper) noexcept nogil
+# sum of clip(b - t, 0, upper)
+cdef double clipped_sum(const real* b, Py_ssize_t n, Threshold t, double upper) noexcept nogil
+cdef void fill_row(real* x, Py_ssize_t n, double value) noexcept nogil
+
+# y += a x
+cdef void axpy_row(Py_ssize_t n, real a, const real* x, real* y) noexcept nogil
+
+# s = x W, with the n rows of W, of length m, behind each other
+cdef void combine_rows(const real* x, Py_ssize_t n, const real* w, Py_ssize_t m,
+                       real* s) noexcept nogil
+
+# OUT kept (n doubles, may be b): the entries above cut, minus shift, in order; returns how many
+cdef Py_ssize_t gather_above(const real* b, Py_ssize_t n, double cut, double shift,
+                             double* kept) noexcept nogil
+
+# A binary max-heap: O(n) to build, O(log n) for each of the largest entries that is asked for
+cdef void heapify(double* heap, Py_ssize_t n) noexcept nogil
+cdef double heap_pop(double* heap, Py_ssize_t n) noexcept nogil
+
+# The first rank of entry in b, which is sorted descending and holds it
+cdef Py_ssize_t rank_of(double entry, const double* b, Py_ssize_t n) noexcept nogil

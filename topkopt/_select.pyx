@@ -1,0 +1,151 @@
+"""Row helpers: maximum, compaction, a heap for partial order, and the one `apply` of all sets."""
+from libc.math cimport INFINITY
+
+from topkopt._real cimport real
+
+
+cdef extern from "_rows.h" nogil:
+    double max_f32(const float* b, Py_ssize_t n)
+    double max_f64(const double* b, Py_ssize_t n)
+    void clip_f32(const float* b, float* x, Py_ssize_t n, double shift, double offset,
+                  double lower, double upper)
+    void clip_f64(const double* b, double* x, Py_ssize_t n, double shift, double offset,
+                  double lower, double upper)
+    double clip_sum_f32(const float* b, Py_ssize_t n, double shift, double offset, double upper)
+    double clip_sum_f64(const double* b, Py_ssize_t n, double shift, double offset, double upper)
+    Py_ssize_t gather_f32(const float* b, Py_ssize_t n, double cut, double shift, double* kept)
+    Py_ssize_t gather_f64(const double* b, Py_ssize_t n, double cut, double shift, double* kept)
+    void strided_maxima_f32(const float* b, Py_ssize_t n, Py_ssize_t width, double* maxima)
+    void strided_maxima_f64(const double* b, Py_ssize_t n, Py_ssize_t width, double* maxima)
+    void axpy_f32(Py_ssize_t n, float a, const float* x, float* y)
+    void axpy_f64(Py_ssize_t n, double a, const double* x, double* y)
+    void combine_f32(const float* x, Py_ssize_t n, const float* w, Py_ssize_t m, float* s)
+    void combine_f64(const double* x, Py_ssize_t n, const double* w, Py_ssize_t m, double* s)
+    bint all_finite_f32(const float* b, Py_ssize_t n)
+    bint all_finite_f64(const double* b, Py_ssize_t n)
+
+
+cdef double row_max(const real* b, Py_ssize_t n) noexcept nogil:
+    if real is float:
+        return max_f32(b, n)
+    else:
+        return max_f64(b, n)
+
+
+cdef void strided_maxima(const real* b, Py_ssize_t n, Py_ssize_t width,
+                         double* maxima) noexcept nogil:
+    if real is float:
+        strided_maxima_f32(b, n, width, maxima)
+    else:
+        strided_maxima_f64(b, n, width, maxima)
+
+
+cdef void clip_row(const real* b, real* x, Py_ssize_t n, Threshold t,
+                   double lower, double upper) noexcept nogil:
+    if real is float:
+        clip_f32(b, x, n, t.shift, t.offset, lower, upper)
+    else:
+        clip_f64(b, x, n, t.shift, t.offset, lower, upper)
+
+
+cdef double clipped_sum(const real* b, Py_ssize_t n, Threshold t, double upper) noexcept nogil:
+    if real is float:
+        return clip_sum_f32(b, n, t.shift, t.offset, upper)
+    else:
+        return clip_sum_f64(b, n, t.shift, t.offset, upper)
+
+
+cdef void fill_row(real* x, Py_ssize_t n, double value) noexcept nogil:
+    cdef Py_ssize_t j
+    for j in range(n):
+        x[j] = <real>value
+
+
+cdef void axpy_row(Py_ssize_t n, real a, const real* x, real* y) noexcept nogil:
+    if real is float:
+        axpy_f32(n, a, x, y)
+    else:
+        axpy_f64(n, a, x, y)
+
+
+cdef void combine_rows(const real* x, Py_ssize_t n, const real* w, Py_ssize_t m,
+                       real* s) noexcept nogil:
+    if real is float:
+        combine_f32(x, n, w, m, s)
+    else:
+        combine_f64(x, n, w, m, s)
+
+
+cdef Py_ssize_t gather_above(const real* b, Py_ssize_t n, double cut, double shift,
+                             double* kept) noexcept nogil:
+    if real is float:
+        return gather_f32(b, n, cut, shift, kept)
+    else:
+        return gather_f64(b, n, cut, shift, kept)
+
+
+cdef inline void sift_down(double* heap, Py_ssize_t root, Py_ssize_t n) noexcept nogil:
+    cdef double value = heap[root]
+    cdef Py_ssize_t child = 2 * root + 1
+    while child < n:
+        if child + 1 < n and heap[child + 1] > heap[child]:
+            child += 1
+        if heap[child] <= value:
+            break
+        heap[root] = heap[child]
+        root = child
+        child = 2 * root + 1
+    heap[root] = value
+
+
+cdef void heapify(double* heap, Py_ssize_t n) noexcept nogil:
+    cdef Py_ssize_t root = n // 2
+    while root > 0:
+        root -= 1
+        sift_down(heap, root, n)
+
+
+cdef double heap_pop(double* heap, Py_ssize_t n) noexcept nogil:
+    cdef double top = heap[0]
+    heap[0] = heap[n - 1]
+    sift_down(heap, 0, n - 1)
+    return top
+
+
+cdef Py_ssize_t rank_of(double entry, const double* b, Py_ssize_t n) noexcept nogil:
+    cdef Py_ssize_t first = 0, last = n - 1, mid
+    while first < last:
+        mid = (first + last) // 2
+        if b[mid] > entry:
+            first = mid + 1
+        else:
+            last = mid
+    return first
+
+
+cdef bint all_finite(const real* b, Py_ssize_t n) noexcept nogil:
+    if real is float:
+        return all_finite_f32(b, n)
+    else:
+        return all_finite_f64(b, n)
+
+
+def scan_rows(const real[:, ::1] rows):
+    """Return (first bad row or -1, smallest number of finite entries in a row).
+
+    A row is bad when it holds a NaN or +inf; the rows after it are not looked at.
+    """
+    cdef Py_ssize_t i, j, finite, n = rows.shape[1], fewest = rows.shape[1], bad = -1
+    with nogil:
+        for i in range(rows.shape[0] if n else 0):
+            if all_finite(&rows[i, 0], n):
+                continue
+            finite = 0
+            for j in range(n):
+                if not rows[i, j] < INFINITY:
+                    bad = i
+                finite += rows[i, j] > -INFINITY
+            if bad >= 0:
+                break
+            fewest = min(fewest, finite)
+    return bad, fewest

@@ -1,0 +1,35 @@
+/* One binary, two instruction sets: a loop compiled for the baseline and for AVX2 + FMA.
+ *
+ * The build has no -march flag, so binaries run everywhere; the faster body is taken where the
+ * processor has the instructions. (GCC's target_clones does the same, but with an `arch=` it looks
+ * at the maker of the processor too, and it needs a loader with ifunc.)
+ */
+#ifndef TOPKOPT_SIMD_H
+#define TOPKOPT_SIMD_H
+
+#if defined(_MSC_VER)
+#define TK_INLINE static __forceinline
+#elif defined(__GNUC__)
+#define TK_INLINE static inline __attribute__((always_inline))
+#else
+#define TK_INLINE static inline
+#endif
+
+#if !defined(TOPKOPT_BASELINE_ONLY) && defined(__GNUC__) && defined(__x86_64__)
+#define TK_AVX2 __attribute__((target("avx2,fma")))
+#define TK_HAS_AVX2() (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+#else
+#define TK_AVX2
+#define TK_HAS_AVX2() 0
+#endif
+
+/* Defines name(parameters) by its inlined body name_body; arguments names the parameters. */
+#define TK_DISPATCH(type, name, parameters, arguments) \
+    TK_AVX2 static type name##_avx2 parameters { return name##_body arguments; } \
+    static type name##_base parameters { return name##_body arguments; } \
+    TK_INLINE type name parameters \
+    { \
+        return TK_HAS_AVX2() ? name##_avx2 arguments : name##_base arguments; \
+    }
+
+#endif

@@ -1,0 +1,17 @@
+# Projections onto the top-k cone and the three top-k simplices, one row at a time.
+from topkopt._real cimport real
+
+cdef enum TopKKind:
+    TOPK_ALPHA = 0
+    TOPK_BETA = 1
+    TOPK_LABEL = 2
+
+# Doubles of scratch for a row of n entries: TOPK_WORK * n
+cdef enum:
+    TOPK_WORK = 2
+
+# kind alpha: {0 <= x_j <= <1,x>/k, <1,x> <= radius}, radius = inf for the cone; beta:
+# {0 <= x_j <= radius/k, <1,x> <= radius}; label: the two of them with k - 1 in the cone.
+# OUT x (may be b). TEMP work
+cdef void project_topk_row(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, double radius,
+                           TopKKind kind, double bias, double* work) noexcept nogil

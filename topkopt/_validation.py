@@ -1,0 +1,300 @@
+"""The only door from user arrays to kernels: what passes here needs no check further in."""
+
+from __future__ import annotations
+
+import math
+import operator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
+
+from topkopt._select import scan_rows
+
+if TYPE_CHECKING:
+    from topkopt._losses import Loss
+
+__all__ = [
+    "LabelledRows",
+    "Rows",
+    "as_floating",
+    "as_labels",
+    "as_rows",
+    "as_scores",
+    "check_k",
+    "check_out",
+    "check_profile",
+    "check_scalar",
+    "check_weights",
+]
+
+
+def as_floating(x: ArrayLike, name: str) -> NDArray:
+    """Return x as an aligned float32 or float64 array in native byte order, copied if need be."""
+    array = np.asarray(x)
+    if array.dtype.kind in "biu" or array.dtype == object:
+        target: type[np.floating] = np.float64
+    elif array.dtype.kind == "f":
+        target = np.float32 if array.dtype.itemsize <= 4 else np.float64
+    else:
+        raise TypeError(
+            f"{name} must hold real numbers, got dtype {array.dtype}; convert it first."
+        )
+    try:
+        return np.require(array, dtype=target, requirements="A")
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{name} must hold real numbers, but not every entry converts to a float."
+        ) from None
+
+
+def check_scalar(
+    value: float,
+    name: str,
+    *,
+    positive: bool = False,
+    signed: bool = False,
+    finite: bool = True,
+    remedy: str = "",
+) -> float:
+    """Return value as a float that is finite and, unless signed, non-negative (or positive)."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a real number, got {value!r}.") from None
+    kind = "finite " if finite else ""
+    sign = "" if signed else "positive " if positive else "non-negative "
+    in_range = signed or number > 0 or (number == 0 and not positive)
+    if math.isnan(number) or (finite and math.isinf(number)) or not in_range:
+        hint = f" {remedy}" if remedy else ""
+        raise ValueError(f"{name} must be a {kind}{sign}number, got {value!r}.{hint}")
+    return number
+
+
+def check_k(
+    k: int, most: int, what: str = "the number of entries along axis", *, name: str = "k"
+) -> int:
+    """Return k as an int with 1 <= k <= most."""
+    try:
+        number = operator.index(k)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, got {k!r}.") from None
+    if not 1 <= number <= most:
+        raise ValueError(f"{name} must be between 1 and {what} ({most}), got {number}.")
+    return number
+
+
+def check_weights(weights: ArrayLike, most: int) -> NDArray:
+    """Return the positive part of non-increasing weights as a contiguous float64 array."""
+    w = as_floating(weights, "weights").astype(np.float64)
+    if w.ndim != 1 or w.size == 0:
+        raise ValueError(f"weights must be a non-empty 1-D array, got shape {w.shape}.")
+    if not np.isfinite(w).all() or w[-1] < 0 or (np.diff(w) > 0).any():
+        raise ValueError(
+            f"weights must be finite, non-negative and non-increasing, got {w}; "
+            "sort them in descending order."
+        )
+    w = w[w > 0]
+    if w.size > most:
+        raise ValueError(
+            f"weights must have at most {most} positive entries for this input, got {w.size}; "
+            "drop the last ones."
+        )
+    return w
+
+
+def check_profile(weights: ArrayLike | str, k: int | None) -> NDArray:
+    """Return weights, given as an array or as the name of a profile over k places."""
+    if not isinstance(weights, str):
+        if k is not None and k != np.size(weights):
+            raise ValueError(f"k must be None or the number of weights, got {k}; drop it.")
+        w = check_weights(weights, np.size(weights))
+        if not w.size:
+            raise ValueError("weights must hold a positive number, got only zeros.")
+        return w
+    if k is None:
+        raise ValueError(f"k must be given with weights={weights!r}: the number of places.")
+    place = np.arange(1, check_k(k, np.iinfo(np.intp).max) + 1)
+    profiles = {"flat": np.ones(k), "linear": k + 1.0 - place, "exp": np.exp(-place / k)}
+    if weights not in profiles:
+        raise ValueError(
+            f"weights must be an array or one of {', '.join(profiles)}, got {weights!r}."
+        )
+    return profiles[weights] / profiles[weights].sum()
+
+
+@dataclass
+class Rows:
+    """A user array seen as rows to project, and where the results go."""
+
+    source: NDArray  # (n, d), C-contiguous; may share memory with the user's array
+    target: NDArray  # (n, d), C-contiguous; may be source itself
+    result: NDArray  # what the user gets, of the user's shape
+    axis: int
+    fewest_finite: int  # the smallest number of entries above -inf in a row
+
+    @property
+    def size(self) -> int:
+        """The length of a row."""
+        return self.source.shape[1]
+
+    def spread(self, values: ArrayLike, name: str) -> NDArray:
+        """Broadcast values against the user's array and lay them out like the rows."""
+        try:
+            full = np.broadcast_to(as_floating(values, name), self.result.shape)
+        except ValueError:
+            raise ValueError(
+                f"{name} must broadcast to the input's shape {self.result.shape}, "
+                f"got shape {np.shape(values)}."
+            ) from None
+        return np.ascontiguousarray(_by_rows(full, self.axis), dtype=np.float64)
+
+    def finish(self) -> NDArray:
+        """Return the result, copied into the user's `out` where the kernel could not write."""
+        if not np.shares_memory(self.target, self.result):
+            moved = np.moveaxis(self.result, self.axis, -1)
+            moved[...] = self.target.reshape(moved.shape)
+        return self.result
+
+
+def _by_rows(array: NDArray, axis: int) -> NDArray:
+    moved = np.moveaxis(array, axis, -1)
+    return moved.reshape(math.prod(moved.shape[:-1]), moved.shape[-1])
+
+
+def _check_axis(axis: int, ndim: int, name: str) -> int:
+    if ndim == 0:
+        raise ValueError(f"{name} must have at least one dimension, got a scalar; pass a list.")
+    if not -ndim <= operator.index(axis) < ndim:
+        raise ValueError(
+            f"axis must be between {-ndim} and {ndim - 1} for {name} of {ndim} dimensions, "
+            f"got {axis}."
+        )
+    return axis % ndim
+
+
+def check_out(out: NDArray | None, like: NDArray) -> NDArray:
+    """Return out, or a new array like the input."""
+    if out is None:
+        return np.empty(like.shape, like.dtype)
+    if not isinstance(out, np.ndarray) or out.shape != like.shape or out.dtype != like.dtype:
+        got = (
+            f"shape {out.shape} and dtype {out.dtype}"
+            if isinstance(out, np.ndarray)
+            else type(out).__name__
+        )
+        raise ValueError(f"out must be an array of shape {like.shape} and {like.dtype}, got {got}.")
+    if not out.flags.writeable:
+        raise ValueError("out must be writeable, got a read-only array; pass a copy.")
+    return out
+
+
+def _check_entries(rows: NDArray, name: str) -> int:
+    bad, fewest = scan_rows(rows)
+    if bad >= 0:
+        found = "NaN" if np.isnan(rows[bad]).any() else "+inf"
+        raise ValueError(
+            f"{name} must not hold NaN or +inf, found {found} in row {bad}; "
+            "clean the input (-inf is allowed and excludes an entry)."
+        )
+    if fewest == 0 and rows.size:
+        raise ValueError(
+            f"{name} must have an entry above -inf in every row; a row of -inf has no projection."
+        )
+    return fewest
+
+
+def as_rows(
+    x: ArrayLike,
+    axis: int,
+    out: NDArray | None = None,
+    *,
+    name: str = "x",
+    empty_rows: bool = False,
+) -> Rows:
+    """Check an input of any shape and lay it out as contiguous rows along axis."""
+    array = as_floating(x, name)
+    axis = _check_axis(axis, array.ndim, name)
+    if array.shape[axis] == 0 and not empty_rows:
+        raise ValueError(f"{name} must have at least one entry along axis {axis}, got none.")
+    result = check_out(out, array)
+    source = np.ascontiguousarray(_by_rows(array, axis))
+    fewest = _check_entries(source, name)
+    target = _by_rows(result, axis)
+    if not (target.flags.c_contiguous and np.shares_memory(target, result)):
+        target = np.empty_like(source)
+    elif np.shares_memory(source, target) and source.ctypes.data != target.ctypes.data:
+        source = source.copy()  # out is the input in another order
+    return Rows(source, target, result, axis, fewest)
+
+
+@dataclass
+class LabelledRows:
+    """Rows of scores with their labels, as the compiled losses take them."""
+
+    scores: NDArray  # (n, m) float64, C-contiguous
+    label_index: NDArray  # the labels of row i are label_index[label_start[i]:label_start[i + 1]]
+    label_start: NDArray
+    dtype: np.dtype
+    single: bool  # the user passed one row
+
+    def finish(self, out: NDArray) -> NDArray | float:
+        """Return results in the user's precision; for a single row without the row axis."""
+        out = out.astype(self.dtype, copy=False)
+        if not self.single:
+            return out
+        return out[0] if out.ndim == 2 else out[0].item()
+
+
+def _label_pointers(indicator: NDArray) -> tuple[NDArray, NDArray]:
+    start = np.zeros(indicator.shape[0] + 1, dtype=np.intp)
+    np.cumsum(np.count_nonzero(indicator, axis=1), out=start[1:])
+    return np.ascontiguousarray(np.nonzero(indicator)[1], dtype=np.intp), start
+
+
+def as_labels(
+    y: ArrayLike, n: int, m: int | None = None, *, multilabel: bool
+) -> tuple[NDArray, NDArray, int]:
+    """Return (label_index, label_start, m) of labels 0..m-1 or of an indicator matrix."""
+    if scipy.sparse.issparse(y):
+        y = y.toarray() if y.ndim == 2 else y
+    labels = np.asarray(y)
+    if labels.shape[:1] != (n,):
+        raise ValueError(f"y must have one entry per row of the data ({n}), got {labels.shape}.")
+    if labels.ndim == 2 and multilabel:
+        if m is not None and labels.shape[1] != m:
+            raise ValueError(f"y must have one column per class ({m}), got {labels.shape[1]}.")
+        if labels.dtype != bool and not np.isin(labels, (0, 1)).all():
+            raise ValueError("y must be an indicator matrix of 0 and 1, got other values.")
+        return *_label_pointers(labels), labels.shape[1]
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        expected = "integers, or an indicator matrix" if multilabel else "integers"
+        raise ValueError(
+            f"y must be one-dimensional and hold {expected}, got {labels.dtype} of shape "
+            f"{labels.shape}; encode the labels as 0, 1, 2, ..."
+        )
+    classes = int(labels.max(initial=-1)) + 1 if m is None else m
+    if labels.size and not (labels.min() >= 0 and labels.max() < classes):
+        raise ValueError(
+            f"y must hold labels from 0 to {classes - 1}, got {labels.min()} to {labels.max()}; "
+            "encode the labels as 0, 1, 2, ..."
+        )
+    return np.ascontiguousarray(labels, dtype=np.intp), np.arange(n + 1, dtype=np.intp), classes
+
+
+def as_scores(scores: ArrayLike, y: ArrayLike, loss: Loss, *, name: str = "scores") -> LabelledRows:
+    """Check scores and labels of one row or many."""
+    array = as_floating(scores, name)
+    single = array.ndim == 1
+    if array.ndim not in (1, 2):
+        raise ValueError(f"{name} must have shape (n, m) or (m,), got {array.shape}.")
+    rows = np.ascontiguousarray(np.atleast_2d(array), dtype=np.float64)
+    if not np.isfinite(rows).all():
+        raise ValueError(f"{name} must be finite, got NaN or infinite entries; clean the input.")
+    loss.check_classes(rows.shape[1])
+    index, start, _ = as_labels(
+        [y] if single else y, len(rows), rows.shape[1], multilabel=loss.multilabel
+    )
+    return LabelledRows(rows, index, start, array.dtype, single)

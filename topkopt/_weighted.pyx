@@ -1,0 +1,301 @@
+"""The weighted top-k set by path following over pools.
+
+Solve    min_x 1/2 |x - b|^2 + bias/2 <1,x>^2   s.t.  x in zeta Perm(w),  0 <= zeta <= r.
+The solution, for b sorted descending, is  x = b - v,  v = iso(b - zeta w),  with iso the
+non-increasing isotonic regression (pool adjacent violators).
+
+As zeta grows pools only merge, and the derivative of the optimal value is concave in zeta. So
+Newton's method from zeta = 0 never passes the root, and it stands on it once a step merges nothing.
+
+Where the label owns a slot of its own (w has one weight more than x has entries), v becomes
+clip(mu, A, B) with A = iso(b - zeta w_{1..p}), B = iso(b - zeta w_{2..m}) and mu = bias <1,x>.
+"""
+from libc.math cimport INFINITY
+from libc.stdlib cimport free, malloc
+
+from topkopt._knapsack cimport capped_threshold, fix_boxed
+from topkopt._real cimport real
+from topkopt._select cimport (Threshold, fill_row, gather_above, heap_pop, heapify, rank_of,
+                              row_max)
+from topkopt._topk cimport TOPK_ALPHA, TOPK_LABEL, project_topk_row
+
+# Neighbouring ranks that share one value of v: their number and their sums of b and of w.
+cdef struct Pools:
+    double* size
+    double* sum_b
+    double* sum_w
+    Py_ssize_t n
+
+
+cdef Pools pools_in(double* work, Py_ssize_t n) noexcept nogil:
+    cdef Pools pools
+    pools.size = work
+    pools.sum_b = work + n
+    pools.sum_w = work + 2 * n
+    pools.n = 0
+    return pools
+
+
+cdef void start_pools(Pools* pools, const double* b, Py_ssize_t n, const double* w,
+                      Py_ssize_t n_w) noexcept nogil:
+    cdef Py_ssize_t j
+    for j in range(n):
+        pools.size[j] = 1.0
+        pools.sum_b[j] = b[j]
+        pools.sum_w[j] = w[j] if j < n_w else 0.0
+    pools.n = n
+
+
+cdef inline double pool_value(const Pools* pools, Py_ssize_t i, double zeta) noexcept nogil:
+    return (pools.sum_b[i] - zeta * pools.sum_w[i]) / pools.size[i]
+
+
+cdef bint merge_pools(Pools* pools, double zeta) noexcept nogil:
+    # Pool adjacent violators, starting from the pools there are. Returns whether any merged.
+    cdef Py_ssize_t i, last = 0
+    for i in range(1, pools.n):
+        last += 1
+        pools.size[last] = pools.size[i]
+        pools.sum_b[last] = pools.sum_b[i]
+        pools.sum_w[last] = pools.sum_w[i]
+        while last > 0 and pool_value(pools, last - 1, zeta) < pool_value(pools, last, zeta):
+            last -= 1
+            pools.size[last] += pools.size[last + 1]
+            pools.sum_b[last] += pools.sum_b[last + 1]
+            pools.sum_w[last] += pools.sum_w[last + 1]
+    last += 1
+    if last == pools.n:
+        return False
+    pools.n = last
+    return True
+
+
+cdef void unfold_pools(const Pools* pools, double zeta, double* v, double* slope) noexcept nogil:
+    # OUT v, slope: the value of each rank, and its derivative with respect to zeta
+    cdef Py_ssize_t i, j = 0, end
+    cdef double value, rate
+    for i in range(pools.n):
+        value = pool_value(pools, i, zeta)
+        rate = -pools.sum_w[i] / pools.size[i]
+        end = j + <Py_ssize_t>pools.size[i]
+        while j < end:
+            v[j] = value
+            slope[j] = rate
+            j += 1
+
+
+cdef double newton_zeta(Pools* pools, double radius, double bias, double shift) noexcept nogil:
+    cdef double total = 0.0, gain, cost, zeta
+    cdef Py_ssize_t i
+    for i in range(pools.n):
+        total += pools.sum_w[i]
+    while True:
+        gain = shift * total
+        cost = bias * total * total
+        for i in range(pools.n):
+            gain += pools.sum_b[i] * pools.sum_w[i] / pools.size[i]
+            cost += pools.sum_w[i] * pools.sum_w[i] / pools.size[i]
+        zeta = gain / cost
+        if not zeta > 0.0:
+            return 0.0
+        if zeta > radius:
+            zeta = radius
+        if not merge_pools(pools, zeta):
+            return zeta
+
+
+cdef double balance(const double* b, const double* lower, const double* upper, Py_ssize_t n,
+                    double bias, double shift, double* work) noexcept nogil:
+    # mu - shift with mu = bias sum (b - clip(mu, A, B)); clip(mu, A, B) = -clip(-mu, -B, -A)
+    # makes it a knapsack. TEMP work: 3 n
+    cdef double total = 0.0
+    cdef Py_ssize_t j
+    if bias == 0.0:
+        return -shift
+    for j in range(n):
+        work[j] = 0.0
+        work[n + j] = -upper[j]
+        work[2 * n + j] = -lower[j]
+        total += b[j]
+    return fix_boxed(work, work + n, work + 2 * n, n, shift / bias - total, 1.0 / bias)
+
+
+# The label-included problem at one zeta: A, B and mu, the derivative of the optimal value with
+# respect to zeta, the rate at which that derivative changes, and what tells its linear piece.
+cdef struct LabelPoint:
+    double* lower
+    double* lower_rate
+    double* upper
+    double* upper_rate
+    double mu
+    double derivative
+    double rate
+    Py_ssize_t piece[4]
+
+
+cdef Py_ssize_t isotonic(const double* b, Py_ssize_t n, const double* w, Py_ssize_t n_w,
+                         double zeta, double* v, double* rate, double* work) noexcept nogil:
+    # OUT v = iso(b - zeta w) and its derivative; returns the number of pools. TEMP work: 3 n
+    cdef Pools pools = pools_in(work, n)
+    start_pools(&pools, b, n, w, n_w)
+    merge_pools(&pools, zeta)
+    unfold_pools(&pools, zeta, v, rate)
+    return pools.n
+
+
+cdef void differentiate(LabelPoint* at, Py_ssize_t n, const double* w, Py_ssize_t n_w,
+                        double bias) noexcept nogil:
+    cdef double mu_rate = 0.0, n_free = 0.0
+    cdef Py_ssize_t j, n_above = 0, n_below = 0
+    for j in range(n):
+        if at.lower[j] > at.mu:
+            mu_rate -= at.lower_rate[j]
+            n_above += 1
+        elif at.upper[j] < at.mu:
+            mu_rate -= at.upper_rate[j]
+            n_below += 1
+    n_free = n - n_above - n_below
+    mu_rate *= bias / (1.0 + bias * n_free)
+    at.piece[2] = n_above
+    at.piece[3] = n_below
+    at.derivative = 0.0
+    at.rate = 0.0
+    for j in range(min(n, n_w)):
+        if at.lower[j] > at.mu:
+            at.derivative -= (at.lower[j] - at.mu) * w[j]
+            at.rate -= (at.lower_rate[j] - mu_rate) * w[j]
+        elif at.upper[j] < at.mu and j + 1 < n_w:
+            at.derivative -= (at.upper[j] - at.mu) * w[j + 1]
+            at.rate -= (at.upper_rate[j] - mu_rate) * w[j + 1]
+
+
+cdef void evaluate_label(LabelPoint* at, const double* b, Py_ssize_t n, const double* w,
+                         Py_ssize_t n_w, double zeta, double bias, double shift,
+                         double* work) noexcept nogil:
+    # TEMP work: 7 n, of which the first four belong to the point
+    cdef double* temp = work + 4 * n
+    at.lower = work
+    at.lower_rate = work + n
+    at.upper = work + 2 * n
+    at.upper_rate = work + 3 * n
+    at.piece[0] = isotonic(b, n, w, n_w, zeta, at.lower, at.lower_rate, temp)
+    at.piece[1] = isotonic(b, n, w + 1, n_w - 1, zeta, at.upper, at.upper_rate, temp)
+    at.mu = balance(b, at.lower, at.upper, n, bias, shift, temp)
+    differentiate(at, n, w, n_w, bias)
+
+
+cdef inline bint same_piece(const Py_ssize_t* a, const Py_ssize_t* b) noexcept nogil:
+    return a[0] == b[0] and a[1] == b[1] and a[2] == b[2] and a[3] == b[3]
+
+
+cdef double label_zeta(const double* b, Py_ssize_t n, const double* w, Py_ssize_t n_w,
+                       double radius, double bias, double shift, double* v,
+                       double* work) noexcept nogil:
+    # OUT v = clip(mu, A, B) at the root of the derivative on [0, radius]. TEMP work: 7 n
+    cdef LabelPoint at
+    cdef double left = 0.0, right = radius, zeta = radius, root
+    cdef Py_ssize_t j
+    cdef Py_ssize_t[4] piece
+    piece[:] = [-1, -1, -1, -1]
+    while True:
+        evaluate_label(&at, b, n, w, n_w, zeta, bias, shift, work)
+        if same_piece(piece, at.piece) or at.derivative == 0.0:
+            break
+        if at.derivative > 0.0:
+            right = zeta
+        elif zeta == radius:
+            break
+        else:
+            left = zeta
+        root = zeta - at.derivative / at.rate if at.rate > 0.0 else radius
+        piece[0] = -1
+        if left < root < right:
+            piece = at.piece
+        else:
+            root = 0.5 * (left + right)
+            if not left < root < right:
+                break
+        zeta = root
+    for j in range(n):
+        v[j] = min(max(at.mu, at.lower[j]), at.upper[j])
+    return zeta
+
+
+cdef bint label_stays_zero(const double* b, Py_ssize_t n, const double* w, Py_ssize_t n_w,
+                           double shift) noexcept nogil:
+    # Is the derivative at zeta = 0, where A = B = b and mu = 0, not negative?
+    cdef double gain = 0.0, entry
+    cdef Py_ssize_t j
+    for j in range(min(n, n_w)):
+        entry = b[j] + shift
+        if entry > 0.0:
+            gain += entry * w[j]
+        elif j + 1 < n_w:
+            gain += entry * w[j + 1]
+    return gain <= 0.0
+
+
+cdef Threshold candidates(const real* b, Py_ssize_t n, Py_ssize_t n_w, double total,
+                          double* work, Py_ssize_t* n_kept) noexcept nogil:
+    # The entries that can be positive: flat weights of the same sum reach the furthest down.
+    cdef Threshold t
+    if n_w <= n:
+        return capped_threshold(b, n, total / n_w, total, work, n_kept)
+    t.shift = row_max(b, n)
+    t.offset = -INFINITY
+    n_kept[0] = gather_above(b, n, -INFINITY, t.shift, work)
+    return t
+
+
+cdef void project_weighted_row(const real* b, real* x, Py_ssize_t n, const double* w,
+                               Py_ssize_t n_w, double radius, bint label, double bias,
+                               double* work) noexcept nogil:
+    cdef double* ranked = work + n
+    cdef double* v = work + 2 * n
+    cdef double* temp = work + 3 * n
+    cdef double total = 0.0, zeta = 0.0, entry
+    cdef Py_ssize_t j, m
+    cdef Threshold t
+    cdef Pools pools
+    for j in range(n_w):
+        total += w[j]
+    total *= radius
+    if n_w == 0 or total == 0.0:
+        fill_row(x, n, 0.0)
+        return
+    if w[0] == w[n_w - 1]:
+        project_topk_row(b, x, n, n_w, total, TOPK_LABEL if label else TOPK_ALPHA, bias, work)
+        return
+
+    t = candidates(b, n, n_w, total, work, &m)
+    if m + label >= n_w and m > 0:
+        heapify(work, m)
+        for j in range(m):
+            ranked[j] = heap_pop(work, m - j)
+        if not label:
+            pools = pools_in(temp, m)
+            start_pools(&pools, ranked, m, w, n_w)
+            zeta = newton_zeta(&pools, radius, bias, t.shift)
+            unfold_pools(&pools, zeta, v, temp + 3 * m)
+        elif not label_stays_zero(ranked, m, w, n_w, t.shift):
+            zeta = label_zeta(ranked, m, w, n_w, radius, bias, t.shift, v, temp)
+    if zeta == 0.0:
+        fill_row(x, n, 0.0)
+        return
+    for j in range(n):
+        entry = b[j] - t.shift
+        x[j] = <real>(max(0.0, entry - v[rank_of(entry, ranked, m)]) if entry > t.offset else 0.0)
+
+
+def project_weighted_rows(const real[:, ::1] b, real[:, ::1] x, const double[::1] w,
+                          double radius, bint label, double bias):
+    """Project each row of b onto the weighted top-k set of the positive weights w; x may be b."""
+    cdef Py_ssize_t i, n = b.shape[1], n_w = w.shape[0]
+    cdef const double* weights = &w[0] if n_w else NULL
+    cdef double* work = <double*>malloc(max(n, 1) * WEIGHTED_WORK * sizeof(double))
+    if work == NULL:
+        raise MemoryError
+    with nogil:
+        for i in range(b.shape[0]):
+            project_weighted_row(&b[i, 0], &x[i, 0], n, weights, n_w, radius, label, bias, work)
+    free(work)

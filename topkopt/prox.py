@@ -1,0 +1,129 @@
+"""Entropic proximal operators: the steps of the softmax and top-k entropy losses.
+
+They follow the conventions of `topkopt.projections`: vectors along ``axis``, any shape, float32 or
+float64, and -inf for an entry that must stay empty.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from topkopt._entropy import prox_entropy_rows, prox_topk_entropy_rows
+from topkopt._validation import as_rows, check_k, check_scalar
+
+__all__ = ["prox_entropy_simplex", "prox_topk_entropy"]
+
+
+def prox_entropy_simplex(
+    b: ArrayLike,
+    alpha: float,
+    radius: float = 1.0,
+    *,
+    upper: float | None = None,
+    axis: int = -1,
+    out: NDArray | None = None,
+) -> NDArray:
+    """Entropic prox on the (capped) simplex.
+
+    Minimises ``alpha/2 |x|^2 - <b, x> + <x, log x>`` over ``x >= 0, sum x = radius, x <= upper``.
+    The solution is ``x = min(V(b - t)/alpha, upper)`` with V from `topkopt.special.lambertw_exp`;
+    for ``alpha = 0`` it is the (capped) softmax ``min(exp(b - t), upper)``.
+
+    Parameters
+    ----------
+    b : array_like
+        The vectors of linear terms, along `axis`.
+    alpha : float
+        Weight of the quadratic term; non-negative.
+    radius : float, default 1.0
+        The sum of each solution; non-negative.
+    upper : float, optional
+        The largest value of an entry; ``upper * b.shape[axis]`` must reach `radius`.
+    axis : int, default -1
+        The axis along which the vectors lie.
+    out : ndarray, optional
+        Where to write the result; may be `b` itself.
+
+    Returns
+    -------
+    ndarray
+        The solutions, of the shape of `b`.
+
+    See Also
+    --------
+    topkopt.projections.project_capped_simplex : the same without the entropy.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from topkopt.prox import prox_entropy_simplex
+    >>> prox_entropy_simplex(np.log([1.0, 2.0, 5.0]), 0.0)
+    array([0.125, 0.25 , 0.625])
+    >>> prox_entropy_simplex(np.log([1.0, 2.0, 5.0]), 0.0, upper=0.4)
+    array([0.2, 0.4, 0.4])
+    """
+    alpha = check_scalar(alpha, "alpha")
+    radius = check_scalar(radius, "radius")
+    rows = as_rows(b, axis, out, name="b")
+    cap = np.inf if upper is None else check_scalar(upper, "upper", finite=False)
+    most = rows.fewest_finite * cap if cap > 0 else 0.0
+    if rows.source.size and most < radius * (1 - 4 * np.finfo(np.float64).eps * rows.size):
+        raise ValueError(
+            f"upper must let the entries above -inf reach radius: {rows.fewest_finite} * "
+            f"{cap:g} < {radius:g}; raise upper or lower radius."
+        )
+    if radius == 0:
+        rows.target[...] = 0
+    else:
+        prox_entropy_rows(rows.source, rows.target, alpha, radius, cap)
+    return rows.finish()
+
+
+def prox_topk_entropy(
+    b: ArrayLike, alpha: float, k: int = 1, *, axis: int = -1, out: NDArray | None = None
+) -> NDArray:
+    """Entropic prox on the top-k simplex, the step of the top-k entropy loss.
+
+    Minimises ``alpha/2 (|x|^2 + s^2) - <b, x> + <x, log x> + (1 - s) log(1 - s)`` over
+    ``0 <= x_j <= s/k`` with ``s = sum x``; equation (11) of [1]_. The solution is
+    ``x = min(V(b - t)/alpha, s/k)`` with V from `topkopt.special.lambertw_exp`.
+
+    Parameters
+    ----------
+    b : array_like
+        The vectors of linear terms, along `axis`.
+    alpha : float
+        Weight of the quadratic terms; non-negative.
+    k : int, default 1
+        No entry may hold more than the k-th part of the sum; ``1 <= k <= b.shape[axis]``.
+    axis : int, default -1
+        The axis along which the vectors lie.
+    out : ndarray, optional
+        Where to write the result; may be `b` itself.
+
+    Returns
+    -------
+    ndarray
+        The solutions, of the shape of `b`.
+
+    References
+    ----------
+    .. [1] M. Lapin, M. Hein, B. Schiele, "Analysis and optimization of loss functions for
+       multiclass, top-k, and multilabel classification", TPAMI 40 (2018).
+       :doi:`10.1109/TPAMI.2017.2751607`
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from topkopt.prox import prox_topk_entropy
+    >>> prox_topk_entropy(np.log([1.0, 2.0]), 0.0)
+    array([0.25, 0.5 ])
+    >>> prox_topk_entropy([0.0, 0.0], 0.0, 2)
+    array([0.33333333, 0.33333333])
+    """
+    alpha = check_scalar(alpha, "alpha")
+    rows = as_rows(b, axis, out, name="b")
+    k = check_k(k, rows.size)
+    prox_topk_entropy_rows(rows.source, rows.target, alpha, k)
+    return rows.finish()

@@ -1,0 +1,542 @@
+"""Training to a duality gap that the user asks for.
+
+`solve` is policy: when to stop, what to certify, what to record and to say. The steps themselves
+are compiled, see ``_sdca``.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import scipy.optimize
+from numpy.typing import ArrayLike, NDArray
+
+from topkopt import losses
+from topkopt._data import Data, as_data
+from topkopt._sdca import Examples
+from topkopt._validation import as_floating, as_labels, check_k, check_scalar
+
+__all__ = ["ConvergenceWarning", "Solution", "State", "solve"]
+
+_LOGGER = logging.getLogger("topkopt")
+
+
+class ConvergenceWarning(UserWarning):
+    """The solver stopped before it reached the gap it was asked for."""
+
+
+@dataclass(frozen=True)
+class State:
+    """What a callback sees after each certificate.
+
+    Attributes
+    ----------
+    epoch : int
+        Passes over the data so far.
+    seconds : float
+        Time since the start.
+    primal, dual_value, gap : float
+        The two objectives, and their relative difference.
+    coef : ndarray of shape (d, m) or None
+        The current W, to look at and not to change; None with a kernel.
+    dual : ndarray of shape (n, m)
+        The current dual variables, to look at and not to change.
+    """
+
+    epoch: int
+    seconds: float
+    primal: float
+    dual_value: float
+    gap: float
+    coef: NDArray | None = field(repr=False)
+    dual: NDArray = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What `solve` found, and how far it can be from the optimum.
+
+    Attributes
+    ----------
+    coef : ndarray of shape (d, m) or None
+        The weights W of the linear scores ``X @ W``; None with a kernel.
+    dual : ndarray of shape (n, m)
+        The dual variables A, with ``W = X.T @ A``; the scores of a kernel are ``K @ A``.
+    primal, dual_value : float
+        The primal objective P and the dual one D. The optimum is between them.
+    gap : float
+        ``(P - D) / max(|P|, |D|)``: the certificate. NaN for a loss without a dual.
+    converged : bool
+        Whether the gap asked for was reached.
+    n_epochs : int
+        Passes over the data.
+    history : dict of ndarray
+        "epoch", "seconds", "primal", "dual" and "gap" of every certificate.
+    loss : Loss
+        The loss trained with.
+    C : float
+        The regularisation parameter.
+    tol : float
+        The gap asked for.
+    cost : ndarray of shape (n,)
+        C times the sample weights.
+    """
+
+    coef: NDArray | None = field(repr=False)
+    dual: NDArray = field(repr=False)
+    primal: float
+    dual_value: float
+    gap: float
+    converged: bool
+    n_epochs: int
+    history: dict[str, NDArray] = field(repr=False)
+    loss: losses.Loss
+    C: float
+    tol: float
+    cost: NDArray = field(repr=False)
+
+    def report(self) -> str:
+        """Return a summary in a few lines.
+
+        Returns
+        -------
+        str
+        """
+        n, m = self.dual.shape
+        seconds = self.history["seconds"][-1]
+        if np.isnan(self.gap):
+            certificate = "no certificate: the loss is not convex"
+        else:
+            certificate = (
+                f"relative gap {self.gap:.2e} (asked for {self.tol:.2e}): the optimum is between "
+                f"{self.dual_value:.10g} and {self.primal:.10g}"
+            )
+        return (
+            f"{self.loss!r}, C = {self.C:g}: {n} examples, {m} classes\n"
+            f"objective {self.primal:.10g} after {self.n_epochs} epochs and {seconds:.3g} s\n"
+            f"{certificate}"
+        )
+
+
+def solve(
+    X: ArrayLike,
+    y: ArrayLike,
+    loss: losses.Loss | str,
+    *,
+    C: float = 1.0,
+    sample_weight: ArrayLike | None = None,
+    method: str = "sdca",
+    kernel: bool = False,
+    tol: float = 1e-3,
+    max_epochs: int = 1000,
+    check_every: int = 1,
+    warm_start: Solution | None = None,
+    random_state: Any = None,
+    block_size: int | str = "auto",
+    callback: Callable[[State], Any] | None = None,
+    verbose: int = 0,
+) -> Solution:
+    """Train a linear or kernel classifier and certify the result.
+
+    Minimises ``P(W) = 1/n sum_i w_i loss(X_i W, y_i) + 1/(2 C n) |W|^2`` by stochastic dual
+    coordinate ascent [1]_, until the relative duality gap is at most `tol`.
+
+    Parameters
+    ----------
+    X : array_like or sparse matrix of shape (n, d), or (n, n) with `kernel`
+        The examples as rows, or their Gram matrix. float32 and float64 are kept, a dense X is not
+        copied (any memory order, memory-mapped too); sparse formats other than CSR are converted.
+    y : array_like of shape (n,) or (n, m)
+        Labels 0, 1, ..., m - 1; for multilabel losses also an indicator matrix.
+    loss : Loss or str
+        A loss of `topkopt.losses`, or the registry name of one that needs no parameters.
+    C : float, default 1.0
+        Weight of the losses: ``1/2 |W|^2 + C * sum_i w_i loss_i`` is minimised (up to a factor).
+    sample_weight : array_like of shape (n,), optional
+        Non-negative weights w: 2 counts an example twice, 0 leaves it out.
+    method : {"sdca"}, default "sdca"
+        The algorithm.
+    kernel : bool, default False
+        Whether X is a Gram matrix.
+    tol : float, default 1e-3
+        The relative duality gap to reach.
+    max_epochs : int, default 1000
+        The largest number of passes over the data.
+    check_every : int, default 1
+        Epochs between two certificates, each of which costs about half an epoch's products.
+    warm_start : Solution, optional
+        Where to start; of the same examples and classes, but possibly another C or other weights.
+    random_state : int, Generator or RandomState, optional
+        Draws the order of each epoch; the same seed gives the same bits.
+    block_size : int or "auto", default "auto"
+        How many dense rows are taken together; affects the speed only.
+    callback : callable, optional
+        Called with a `State` after each certificate; a true result stops the training.
+    verbose : int, default 0
+        1 shows one line of progress on a terminal, 2 or more a line per certificate anywhere. The
+        logger "topkopt" always gets the same facts.
+
+    Returns
+    -------
+    Solution
+        Not reaching `tol` also warns with `ConvergenceWarning`. Ctrl-C returns what is certified
+        so far.
+
+    Notes
+    -----
+    `topkopt.losses.TruncatedTopKEntropy` is not convex: the softmax solution is computed first and
+    then improved by L-BFGS; there is no certificate, and the gap is NaN.
+
+    References
+    ----------
+    .. [1] M. Lapin, M. Hein, B. Schiele, "Top-k multiclass SVM", NIPS 2015.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from topkopt import losses, solve
+    >>> solution = solve(np.eye(2), [0, 1], losses.Hinge())
+    >>> solution.coef
+    array([[ 0.5, -0.5],
+           [-0.5,  0.5]])
+    >>> solution.gap
+    0.0
+    """
+    if method != "sdca":
+        raise ValueError(f"method must be 'sdca', got {method!r}.")
+    loss = losses.get(loss)
+    C = check_scalar(C, "C", positive=True)
+    tol = check_scalar(tol, "tol", remedy="0 trains for max_epochs.")
+    max_epochs = check_k(max_epochs, np.iinfo(np.intp).max, "any number", name="max_epochs")
+    check_every = check_k(check_every, np.iinfo(np.intp).max, "any number", name="check_every")
+    data = as_data(X, kernel)
+    if data.n_rows == 0:
+        raise ValueError("X must have at least one row, got none.")
+    index, start, m = as_labels(y, data.n_rows, multilabel=loss.multilabel)
+    loss.check_classes(m)
+    problem = _Problem(data, loss, index, start, m, C, _check_cost(sample_weight, C, data.n_rows))
+    budget = _Budget(tol, max_epochs, check_every)
+    progress = _Progress(tol, max_epochs, verbose, callback)
+    if loss.convex:
+        return _ascend(problem, budget, progress, warm_start, random_state, block_size)
+    return _descend(problem, budget, progress, warm_start, random_state, block_size)
+
+
+@dataclass
+class _Problem:
+    data: Data
+    loss: losses.Loss
+    label_index: NDArray
+    label_start: NDArray
+    n_classes: int
+    C: float
+    cost: NDArray  # C times the sample weights
+
+    def examples(self) -> Examples:
+        return Examples(
+            self.loss,
+            self.label_index,
+            self.label_start,
+            self.cost,
+            self.data.square_norms,
+            self.n_classes,
+        )
+
+
+@dataclass
+class _Budget:
+    tol: float
+    max_epochs: int
+    check_every: int
+
+
+def _check_cost(sample_weight: ArrayLike | None, C: float, n: int) -> NDArray:
+    if sample_weight is None:
+        return np.full(n, C)
+    weight = as_floating(sample_weight, "sample_weight").astype(np.float64)
+    if weight.shape != (n,):
+        raise ValueError(
+            f"sample_weight must have one entry per example ({n}), got shape {weight.shape}."
+        )
+    if not (np.isfinite(weight).all() and (weight >= 0).all() and weight.any()):
+        raise ValueError("sample_weight must be finite, non-negative and not all zero.")
+    return C * weight
+
+
+def _as_generator(random_state: Any) -> Any:
+    if hasattr(random_state, "permutation"):
+        return random_state
+    return np.random.default_rng(random_state)
+
+
+def _labels_of(problem: _Problem) -> NDArray:
+    """Return the labels of a loss that takes one per example."""
+    return problem.label_index[problem.label_start[:-1]]
+
+
+def _check_block_size(block_size: int | str, data: Data, m: int) -> int:
+    if block_size == "auto":
+        return data.auto_block(m)
+    return check_k(block_size, np.iinfo(np.int32).max, "2**31 - 1", name="block_size")
+
+
+def _start_dual(problem: _Problem, warm_start: Solution | None) -> NDArray:
+    """Return dual variables to start from; -a_i/C_i stays as it was, and so feasible."""
+    shape = (problem.data.n_rows, problem.n_classes)
+    if warm_start is None:
+        return np.zeros(shape, problem.data.dtype)
+    if warm_start.dual.shape != shape:
+        raise ValueError(
+            f"warm_start must be a Solution for {shape[0]} examples and {shape[1]} classes, "
+            f"got one for {warm_start.dual.shape[0]} and {warm_start.dual.shape[1]}."
+        )
+    if warm_start.loss != problem.loss:
+        raise ValueError(
+            f"warm_start must be a Solution for the same loss, got {warm_start.loss!r} for "
+            f"{problem.loss!r}; its dual variables are not feasible here."
+        )
+    ratio = np.divide(
+        problem.cost,
+        warm_start.cost,
+        out=np.zeros_like(problem.cost),
+        where=warm_start.cost > 0,
+    )
+    return (warm_start.dual * ratio[:, None]).astype(problem.data.dtype)
+
+
+def _certify(problem: _Problem, examples: Examples, coef: NDArray, dual: NDArray) -> tuple:
+    """Return P, D and the relative gap."""
+    scale = 1.0 / (problem.C * problem.data.n_rows)
+    losses_sum, conjugates, inner = problem.data.sums(examples, coef, dual)
+    square = inner if coef is dual else float(np.vdot(coef, coef))
+    primal = scale * (losses_sum + 0.5 * square)
+    dual_value = scale * (-conjugates - 0.5 * square)
+    size = max(abs(primal), abs(dual_value))
+    return primal, dual_value, (primal - dual_value) / size if size > 0 else 0.0
+
+
+def _ascend(
+    problem: _Problem,
+    budget: _Budget,
+    progress: _Progress,
+    warm_start: Solution | None,
+    random_state: Any,
+    block_size: int | str,
+) -> Solution:
+    """Stochastic dual coordinate ascent with the gap as its only stopping rule."""
+    data, examples = problem.data, problem.examples()
+    rng = _as_generator(random_state)
+    block = _check_block_size(block_size, data, problem.n_classes)
+    visited = np.flatnonzero(problem.cost).astype(np.intp)
+    dual = _start_dual(problem, warm_start)
+    coef = data.coef_from(dual)
+    epoch, stop, fresh = 0, False, True
+    try:
+        while True:
+            if epoch % budget.check_every == 0 or epoch == budget.max_epochs:
+                primal, dual_value, gap = _certify(problem, examples, coef, dual)
+                if gap <= budget.tol and not fresh:
+                    # Before the result is vouched for, what rounding added to W is removed.
+                    coef, fresh = data.coef_from(dual), True
+                    primal, dual_value, gap = _certify(problem, examples, coef, dual)
+                shown = None if coef is dual else coef
+                stop = progress.check(
+                    State(epoch, progress.seconds(), primal, dual_value, gap, shown, dual)
+                )
+                if stop or gap <= budget.tol or epoch == budget.max_epochs:
+                    break
+            order = rng.permutation(visited)
+            data.epoch(examples, coef, dual, order.astype(np.intp, copy=False), block)
+            epoch += 1
+            fresh = False
+    except KeyboardInterrupt:
+        coef = data.coef_from(dual)
+        primal, dual_value, gap = _certify(problem, examples, coef, dual)
+        progress.check(State(epoch, progress.seconds(), primal, dual_value, gap, None, dual))
+        stop = True
+    progress.close()
+    if gap > budget.tol:
+        reason = "stopped" if stop else f"max_epochs={budget.max_epochs} reached"
+        warnings.warn(
+            f"{reason} with relative duality gap {gap:.3e} > tol={budget.tol:.3e}; raise "
+            "max_epochs or tol, or scale the features.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    return Solution(
+        coef=None if coef is dual else coef,
+        dual=dual,
+        primal=primal,
+        dual_value=dual_value,
+        gap=gap,
+        converged=gap <= budget.tol,
+        n_epochs=epoch,
+        history=progress.history(),
+        loss=problem.loss,
+        C=problem.C,
+        tol=budget.tol,
+        cost=problem.cost,
+    )
+
+
+def _descend(
+    problem: _Problem,
+    budget: _Budget,
+    progress: _Progress,
+    warm_start: Solution | None,
+    random_state: Any,
+    block_size: int | str,
+) -> Solution:
+    """Train a loss without a dual: L-BFGS from the solution of the softmax loss."""
+    data, loss, C = problem.data, problem.loss, problem.C
+    if warm_start is None:
+        softmax = replace(problem, loss=losses.Softmax())
+        quiet = _Progress(budget.tol, budget.max_epochs, 0, None)
+        warm_start = _ascend(softmax, budget, quiet, None, random_state, block_size)
+    elif warm_start.dual.shape != (data.n_rows, problem.n_classes):
+        _start_dual(problem, warm_start)  # raises
+    linear = warm_start.coef is not None
+    begin = warm_start.coef if linear else warm_start.dual
+    assert begin is not None
+    labels = _labels_of(problem)
+    scale = 1.0 / (C * data.n_rows)
+    latest: dict[str, Any] = {}
+
+    def objective(flat: NDArray) -> tuple[float, NDArray]:
+        parameters = flat.reshape(begin.shape).astype(data.dtype, copy=False)
+        scores = data.scores(parameters)
+        pull = problem.cost[:, None] * loss.gradient(scores, labels)
+        penalty, direction = parameters, data.coef_from(pull.astype(data.dtype, copy=False))
+        if not linear:  # the parameters are A, the metric is K
+            penalty, direction = scores, data.scores(direction)
+        total = float(problem.cost @ loss.value(scores, labels))
+        primal = scale * (total + 0.5 * float(np.vdot(parameters, penalty)))
+        latest.update(primal=primal, dual=-pull)
+        return primal, (scale * (penalty + direction)).astype(np.float64).ravel()
+
+    def iterate(intermediate_result: scipy.optimize.OptimizeResult) -> None:
+        latest["n"] = latest.get("n", 0) + 1
+        coef = intermediate_result.x.reshape(begin.shape) if linear else None
+        state = State(
+            latest["n"],
+            progress.seconds(),
+            intermediate_result.fun,
+            np.nan,
+            np.nan,
+            coef,
+            latest["dual"],
+        )
+        if progress.check(state):
+            raise StopIteration
+
+    first, slope = objective(begin.astype(np.float64).ravel())
+    progress.check(
+        State(
+            0, progress.seconds(), first, np.nan, np.nan, begin if linear else None, latest["dual"]
+        )
+    )
+    result = scipy.optimize.minimize(
+        objective,
+        begin.astype(np.float64).ravel(),
+        jac=True,
+        method="L-BFGS-B",
+        callback=iterate,
+        options={
+            "maxiter": budget.max_epochs,
+            "gtol": budget.tol * float(np.abs(slope).max()),
+            "ftol": 0.0,
+        },
+    )
+    progress.close()
+    coef = result.x.reshape(begin.shape).astype(data.dtype)
+    if not result.success:
+        warnings.warn(
+            f"L-BFGS stopped after {result.nit} iterations with a gradient of "
+            f"{np.abs(result.jac).max():.3e}: {result.message}",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    return Solution(
+        coef=coef if linear else None,
+        dual=latest["dual"].astype(data.dtype) if linear else coef,
+        primal=float(result.fun),
+        dual_value=np.nan,
+        gap=np.nan,
+        converged=bool(result.success),
+        n_epochs=int(result.nit),
+        history=progress.history(),
+        loss=loss,
+        C=C,
+        tol=budget.tol,
+        cost=problem.cost,
+    )
+
+
+class _Progress:
+    """Records every certificate and tells people about it."""
+
+    def __init__(self, tol, max_epochs, verbose, callback):
+        self.tol, self.max_epochs, self.verbose, self.callback = tol, max_epochs, verbose, callback
+        self.begin = time.perf_counter()
+        self.states: list[State] = []
+        self.live = verbose == 1 and sys.stderr.isatty()
+
+    def seconds(self) -> float:
+        return time.perf_counter() - self.begin
+
+    def check(self, state: State) -> bool:
+        """Take note of a state; true if the callback asks to stop."""
+        self.states.append(replace(state, coef=None, dual=np.empty(0)))
+        line = self._line(state)
+        _LOGGER.info(line)
+        if self.live:
+            sys.stderr.write(f"\r{line:<78}")
+            sys.stderr.flush()
+        elif self.verbose >= 2:
+            print(line, flush=True)
+        return bool(self.callback and self.callback(state))
+
+    def close(self) -> None:
+        if self.live:
+            sys.stderr.write("\n")
+
+    def history(self) -> dict[str, NDArray]:
+        fields = {
+            "epoch": "epoch",
+            "seconds": "seconds",
+            "primal": "primal",
+            "dual": "dual_value",
+            "gap": "gap",
+        }
+        return {
+            key: np.array([getattr(state, name) for state in self.states])
+            for key, name in fields.items()
+        }
+
+    def _line(self, state: State) -> str:
+        if np.isnan(state.gap):
+            return f"iteration {state.epoch}  objective {state.primal:.8g}  {state.seconds:.1f} s"
+        left = self._seconds_left()
+        estimate = f"  about {left:.1f} s left" if left is not None else ""
+        return (
+            f"epoch {state.epoch}  gap {state.gap:.2e} -> {self.tol:.1e}  "
+            f"{state.seconds:.1f} s{estimate}"
+        )
+
+    def _seconds_left(self) -> float | None:
+        """Extrapolate the recent fall of the logarithm of the gap."""
+        recent = [s for s in self.states[-6:] if s.gap > 0]
+        if len(recent) < 2 or self.tol <= 0 or recent[-1].gap <= self.tol:
+            return None
+        fall = np.log(recent[0].gap / recent[-1].gap)
+        if fall <= 0:
+            return None
+        span = recent[-1].seconds - recent[0].seconds
+        return float(span / fall * np.log(recent[-1].gap / self.tol))
