@@ -6,7 +6,7 @@ epoch, and returns the sums that a certificate is made of.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from topkopt import losses
 from topkopt._data import Data
 from topkopt._frank_wolfe import ActiveSets, VertexExamples, scores_sums, toward_vertices
 from topkopt._sdca import Examples
+
+if TYPE_CHECKING:
+    from topkopt.solvers import _Problem
 
 __all__ = ["METHODS", "Ascent", "check_method", "make_ascent"]
 
@@ -63,7 +66,15 @@ class Ascent:
 class CoordinateAscent(Ascent):
     """One step per example and epoch, in a fresh random order; the examples know their step."""
 
-    def __init__(self, data, examples, dual, visited: NDArray, rng: Any, block_size: int):
+    def __init__(
+        self,
+        data: Data,
+        examples: Examples,
+        dual: NDArray,
+        visited: NDArray,
+        rng: Any,
+        block_size: int,
+    ):
         super().__init__(data, examples, dual)
         self.visited, self.rng, self.block_size = visited, rng, block_size
 
@@ -76,7 +87,9 @@ class CoordinateAscent(Ascent):
 class FrankWolfe(Ascent):
     """One step of all examples together: two matrix products, or one with a kernel."""
 
-    def __init__(self, data, examples, dual):
+    examples: VertexExamples
+
+    def __init__(self, data: Data, examples: VertexExamples, dual: NDArray):
         super().__init__(data, examples, dual)
         self.change = np.zeros_like(dual)
 
@@ -125,13 +138,13 @@ class ActiveSetFrankWolfe(FrankWolfe):
     along the sum of these proposals. Its result corrects the factor for the next time.
     """
 
-    def __init__(self, data, examples, dual, sets: ActiveSets):
+    def __init__(self, data: Data, examples: VertexExamples, dual: NDArray, sets: ActiveSets):
         super().__init__(data, examples, dual)
         self.sets, self.factor = sets, 1.0
 
     def direct(self) -> tuple[float, float]:
         """Fill `change` with the proposals of all examples."""
-        return self.sets.propose(self.scores, self.dual, self.change, self.factor)
+        return self.sets.propose(self.scores, self.change, self.factor)
 
     def move(self, step: float) -> None:
         """Shift shares, and mix the dual blocks anew from them."""
@@ -142,8 +155,10 @@ class ActiveSetFrankWolfe(FrankWolfe):
         self.factor = float(np.clip(self.factor * best, 1.0 / self.data.n_rows, 1.0))
 
 
-def make_ascent(method, problem, dual, warm, rng, block_size) -> Ascent:
-    """Return the ascent of a method, for a problem of `solve`."""
+def make_ascent(
+    method: str, problem: _Problem, dual: NDArray, warm: bool, rng: Any, block_size: int
+) -> Ascent:
+    """Return the ascent of a method, from dual blocks that are not 0 if it starts warm."""
     data, loss = problem.data, problem.loss
     visited = np.flatnonzero(problem.cost).astype(np.intp)
     if method == "sdca":

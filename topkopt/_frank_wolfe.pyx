@@ -33,6 +33,9 @@ cdef enum Move:
     SWAP            # from the worst active vertex to the best one
 
 
+cdef double SLIM = 1e-8     # what is left of a mix when v - worst is too inexact to be followed
+
+
 cdef class VertexExamples(Examples):
     """Examples whose step goes towards a vertex, as far as is best.
 
@@ -285,6 +288,8 @@ cdef class ActiveSets:
         if self.pairwise:
             for j in range(m):
                 way[j] = best[j]
+            if self.best_node[i] == self.worst_node[i]:     # the only one
+                return 0.0
             self.add_vertex(i, &self.places[self.worst_node[i], 0], -1.0, way)
             self.move[i], self.bound[i] = SWAP, share
             return self.examples.gain(i, z, way)
@@ -293,7 +298,7 @@ cdef class ActiveSets:
         self.move[i], self.bound[i] = TOWARD, 1.0
         gain = self.examples.gain(i, z, way)
         other = self.examples.gain(i, z, v) - self.worth(i, self.worst_node[i], z)
-        if share >= 1.0 or gain >= other:
+        if 1.0 - share < SLIM or gain >= other:
             return gain
         for j in range(m):
             way[j] = v[j]
@@ -301,7 +306,7 @@ cdef class ActiveSets:
         self.move[i], self.bound[i] = AWAY, share / (1.0 - share)
         return other
 
-    def propose(self, const real[:, ::1] s, const real[:, ::1] a, real[:, ::1] d, double factor):
+    def propose(self, const real[:, ::1] s, real[:, ::1] d, double factor):
         """Fill d with moves of all examples; return their gain and the smoothing's bend.
 
         Each example goes `factor` of the way to the best point of its direction, as if it were
@@ -322,7 +327,7 @@ cdef class ActiveSets:
                     continue
                 for j in range(m):
                     z[j] = s[i, j]
-                    v[j] = -a[i, j] / cost
+                self.mix(i, v)
                 examples.slope(i, v, z)
                 examples.vertex(i, z, best, way)
                 self.spell(best, examples.labels(i).index[0], &self.target[i, 0])
@@ -402,7 +407,7 @@ cdef class ActiveSets:
         self.scale_shares(i, 1.0 / total)
 
     cdef void mix(self, Py_ssize_t i, double* v) noexcept nogil:
-        # OUT v: the mix of the vertices, so that no rounding piles up over the steps
+        # OUT v: the mix of the vertices, in which no rounding piles up over the steps
         cdef int32_t node = self.first_node[i]
         cdef Py_ssize_t j
         for j in range(self.examples.n_classes):
