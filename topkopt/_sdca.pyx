@@ -14,11 +14,11 @@ from libc.stdint cimport int32_t, int64_t
 from topkopt._blas cimport gemm
 from topkopt._losses cimport Labels, Loss
 from topkopt._real cimport real
-from topkopt._select cimport axpy_row, combine_rows
+from topkopt._select cimport axpy_row, combine_rows, replace_row, spread_rows, without_row
 
 cdef enum:
     RUN = 16            # steps between two matrix products that correct the rest of a block
-    SPARSE_SHARE = 4    # a change of a block is sparse when at most this part of it is not zero
+    SPARSE_SHARE = 16   # a change is sparse when at most this part of it is not zero
 
 ctypedef fused integer:
     int32_t
@@ -90,24 +90,15 @@ cdef inline void add_change(const Change* change, real factor, const real* d, re
 cdef void update_block(Examples examples, Py_ssize_t i, const real* s, real* a, real* d,
                        Change* change) noexcept nogil:
     # One step of example i. IN s: its scores. INOUT a: its dual block. OUT d: the change of a
-    cdef Py_ssize_t j, n_nonzero = 0, m = examples.n_classes
+    cdef Py_ssize_t j, m = examples.n_classes
     cdef double* q = &examples.scratch[0]
     cdef double* v = q + m
-    cdef double kappa = examples.square_norm[i], cost = examples.cost[i]
-    cdef real new
-    for j in range(m):
-        q[j] = s[j] - kappa * a[j]
+    without_row(s, examples.square_norm[i], <const real*>a, m, q)
     if examples.keeps_old:
         for j in range(m):
-            v[j] = -a[j] / cost
+            v[j] = -a[j] / examples.cost[i]
     examples.step(i, q, v, v + m)
-    for j in range(m):
-        new = <real>(-cost * v[j])
-        d[j] = new - a[j]
-        a[j] = new
-        change.index[n_nonzero] = <int32_t>j
-        n_nonzero += d[j] != 0
-    change.n_nonzero = n_nonzero
+    change.n_nonzero = replace_row(v, examples.cost[i], m, a, d, change.index)
 
 
 cdef void walk_block(Examples examples, const Py_ssize_t* rows, Py_ssize_t n_rows, real* s,
@@ -162,8 +153,12 @@ def dense_epoch(Examples examples, const real[:, :] x, real[:, ::1] w, real[:, :
                 combine_rows(&xb[0, 0], n_features, &w[0, 0], m, &s[0, 0])
                 update_block(examples, order[first], &s[0, 0], &a[order[first], 0], &d[0, 0],
                              &changes[0])
-                for i in range(n_features):
-                    add_change(&changes[0], xb[0, i], &d[0, 0], &w[i, 0], m)
+                if is_sparse(&changes[0], m):
+                    for i in range(n_features):
+                        add_change(&changes[0], xb[0, i], &d[0, 0], &w[i, 0], m)
+                else:
+                    spread_rows(<const real*>&xb[0, 0], n_features, <const real*>&d[0, 0], m,
+                                &w[0, 0])
                 first += 1
                 continue
             # S = X_B @ W;  G = X_B @ X_B.T;  (steps);  W += X_B.T @ D

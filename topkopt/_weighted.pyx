@@ -240,7 +240,7 @@ cdef Threshold candidates(const real* b, Py_ssize_t n, Py_ssize_t n_w, double to
     # The entries that can be positive: flat weights of the same sum reach the furthest down.
     cdef Threshold t
     if n_w <= n:
-        return capped_threshold(b, n, total / n_w, total, work, n_kept)
+        return capped_threshold(b, n, total / n_w, total, NULL, work, n_kept)
     t.shift = row_max(b, n)
     t.offset = -INFINITY
     n_kept[0] = gather_above(b, n, -INFINITY, t.shift, work)
@@ -264,7 +264,8 @@ cdef void project_weighted_row(const real* b, real* x, Py_ssize_t n, const doubl
         fill_row(x, n, 0.0)
         return
     if w[0] == w[n_w - 1]:
-        project_topk_row(b, x, n, n_w, total, TOPK_LABEL if label else TOPK_ALPHA, bias, work)
+        project_topk_row(b, x, n, n_w, total, TOPK_LABEL if label else TOPK_ALPHA, bias,
+                         NULL, work)
         return
 
     t = candidates(b, n, n_w, total, work, &m)
