@@ -147,7 +147,8 @@ def solve(
     """Train a linear or kernel classifier and certify the result.
 
     Minimises ``P(W) = 1/n sum_i w_i loss(X_i W, y_i) + 1/(2 C n) |W|^2`` by stochastic dual
-    coordinate ascent [1]_, until the relative duality gap is at most `tol`.
+    coordinate ascent [1]_ or by a Frank-Wolfe method [2]_ [3]_, until the relative duality gap is
+    at most `tol`.
 
     Parameters
     ----------
@@ -162,14 +163,25 @@ def solve(
         Weight of the losses: ``1/2 |W|^2 + C * sum_i w_i loss_i`` is minimised (up to a factor).
     sample_weight : array_like of shape (n,), optional
         Non-negative weights w: 2 counts an example twice, 0 leaves it out.
-    method : {"sdca"}, default "sdca"
-        The algorithm.
+    method : str, default "sdca"
+        One of
+
+        - "sdca": the exact maximiser for one example after the other; trains every loss, and is the
+          fastest;
+        - "block_frank_wolfe": one example after the other, each towards its best vertex;
+        - "frank_wolfe": all examples at once towards their best vertices, with one step length;
+        - "away_step": towards the best vertex or away from the worst one in use, whichever is
+          better for an example;
+        - "pairwise": from the worst vertex in use to the best one.
+
+        All but the first are for `losses.Hinge`, `losses.TopKHinge` and `losses.WeightedTopKHinge`.
     kernel : bool, default False
         Whether X is a Gram matrix.
     tol : float, default 1e-3
         The relative duality gap to reach.
     max_epochs : int, default 1000
-        The largest number of passes over the data.
+        The largest number of passes over the data; a step of "frank_wolfe", "away_step" or
+        "pairwise" is one.
     check_every : int, default 1
         Epochs between two certificates, each of which costs about half an epoch's products.
     warm_start : Solution, optional
@@ -195,9 +207,17 @@ def solve(
     `topkopt.losses.TruncatedTopKEntropy` is not convex: the softmax solution is computed first and
     then improved by L-BFGS; there is no certificate, and the gap is NaN.
 
+    The vertices of a hinge loss are its weights, given to the classes in some order. "away_step"
+    and "pairwise" keep those in use as lists of classes. Every example chooses its own direction
+    and may stop at its own bound; only the line search is common to all, so that the dual objective
+    never falls. A `warm_start` counts as one more vertex of each example.
+
     References
     ----------
     .. [1] M. Lapin, M. Hein, B. Schiele, "Top-k multiclass SVM", NIPS 2015.
+    .. [2] T. Kato, Y. Hirohashi, "Learning weighted top-k support vector machine", ACML 2019.
+    .. [3] S. Lacoste-Julien, M. Jaggi, "On the global linear convergence of Frank-Wolfe
+           optimization variants", NIPS 2015.
 
     Examples
     --------
