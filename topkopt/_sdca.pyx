@@ -14,7 +14,8 @@ from libc.stdint cimport int32_t, int64_t
 from topkopt._blas cimport gemm
 from topkopt._losses cimport Labels, Loss
 from topkopt._real cimport real
-from topkopt._select cimport axpy_row, combine_rows, replace_row, spread_rows, without_row
+from topkopt._select cimport (axpy_row, combine_rows, replace_row, row_dot, spread_rows,
+                              without_row)
 
 cdef enum:
     RUN = 16            # steps between two matrix products that correct the rest of a block
@@ -48,7 +49,8 @@ cdef class Examples:
     cdef const Py_ssize_t[::1] label_start
     cdef const double[::1] cost
     cdef const double[::1] square_norm
-    cdef double[::1] start      # where the search of each example's last step ended
+    cdef double[::1] start          # where the search of each example's last step ended
+    cdef double[::1] value_start    # and that of its last value
     cdef double[::1] scratch
 
     def __init__(self, Loss loss, label_index, label_start, cost, square_norm, n_classes):
@@ -60,6 +62,7 @@ cdef class Examples:
         self.square_norm = square_norm
         self.n_classes = n_classes
         self.start = np.full(len(cost), NAN)
+        self.value_start = np.full(len(cost), NAN)
         self.scratch = np.empty(2 * n_classes + loss.work_size(n_classes) + 1)
 
     cdef Labels labels(self, Py_ssize_t i) noexcept nogil:
@@ -124,8 +127,8 @@ cdef void walk_block(Examples examples, const Py_ssize_t* rows, Py_ssize_t n_row
                          &changes[i - first])
         if last < n_rows:
             # S[last:] += G[last:, first:last] @ D[first:last]
-            gemm(False, False, n_rows - last, m, last - first, <real>1, gram + last * n_rows + first,
-                 n_rows, d + first * m, m, <real>1, s + last * m, m)
+            gemm(False, False, n_rows - last, m, last - first, <real>1,
+                 gram + last * n_rows + first, n_rows, d + first * m, m, <real>1, s + last * m, m)
 
 
 cdef inline void copy_row(const real[:, :] x, Py_ssize_t i, real* row) noexcept nogil:
@@ -252,18 +255,17 @@ cdef void add_row(Examples examples, Py_ssize_t i, const real* s, const real* a,
     cdef Py_ssize_t j, m = examples.n_classes
     cdef double* scores = &examples.scratch[0]
     cdef double* v = scores + m
-    cdef double cost = examples.cost[i], inner = 0.0
+    cdef double cost = examples.cost[i]
     cdef Labels y = examples.labels(i)
     if cost == 0.0:
         return
     for j in range(m):
         scores[j] = s[j]
         v[j] = -a[j] / cost
-        inner += scores[j] * a[j]
-    sums.losses += cost * examples.loss.row_value(scores, y, m, v + m)
+    sums.inner -= cost * row_dot(scores, v, m)
+    sums.losses += cost * examples.loss.row_value(scores, y, m, &examples.value_start[i], v + m)
     if examples.loss.convex:
         sums.conjugates += cost * examples.loss.row_conjugate(v, y, m, v + m)
-    sums.inner += inner
 
 
 def dense_sums(Examples examples, const real[:, :] x, const real[:, ::1] w,
