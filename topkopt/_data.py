@@ -17,7 +17,7 @@ __all__ = ["Data", "DenseData", "KernelData", "SparseData", "as_data"]
 
 _CHUNK = 1 << 20  # entries looked at together, so that a memory-mapped X stays on the disk
 _CACHE = 1 << 15  # bytes of W up to which no block is worth its bookkeeping
-_SUMS_ROWS = 256  # rows whose scores are computed together for a certificate
+_SUMS_ROWS = 256  # most rows whose scores are computed together for a certificate
 
 
 class Data(ABC):
@@ -81,7 +81,8 @@ class DenseData(Data):
 
     def sums(self, examples: Examples, coef: NDArray, dual: NDArray) -> tuple[float, float, float]:
         """Return the sums of costs times losses and conjugates, and <A, X W>."""
-        return _sdca.dense_sums(examples, self.X, coef, dual, _SUMS_ROWS)
+        rows = np.clip(2 * _CHUNK // max(self.X.shape[1], dual.shape[1]), 1, _SUMS_ROWS)
+        return _sdca.dense_sums(examples, self.X, coef, dual, rows)
 
     def coef_from(self, dual: NDArray) -> NDArray:
         """Return W = X'A."""

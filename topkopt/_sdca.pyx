@@ -273,7 +273,9 @@ def dense_sums(Examples examples, const real[:, :] x, const real[:, ::1] w,
     """Return (sum C_i L_i, sum C_i L_i*, <A, X W>) of dense rows x; a kernel passes K and A."""
     cdef Py_ssize_t n = x.shape[0], n_features = x.shape[1], m = examples.n_classes, first, size, i
     dtype = np.float32 if real is float else np.float64
-    cdef bint direct = x.strides[1] == x.itemsize and x.strides[0] > 0
+    # BLAS takes rows that lie apart, but not rows that overlap
+    cdef bint direct = (x.strides[1] == <Py_ssize_t>sizeof(real)
+                        and x.strides[0] >= n_features * <Py_ssize_t>sizeof(real))
     cdef real[:, ::1] xb = np.empty((1 if direct else block_size, n_features), dtype)
     cdef real[:, ::1] s = np.zeros((block_size, m), dtype)
     cdef const real* rows
@@ -286,7 +288,7 @@ def dense_sums(Examples examples, const real[:, :] x, const real[:, ::1] w,
             if n_features:
                 if direct:
                     rows = &x[first, 0]
-                    distance = max(n_features, x.strides[0] // <Py_ssize_t>sizeof(real))
+                    distance = x.strides[0] // <Py_ssize_t>sizeof(real)
                 else:
                     for i in range(size):
                         copy_row(x, first + i, &xb[i, 0])
