@@ -6,6 +6,7 @@ epoch, and returns the sums that a certificate is made of.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,7 +36,7 @@ def check_method(method: str, loss: losses.Loss) -> None:
         )
 
 
-class Ascent:
+class Ascent(ABC):
     """Dual blocks on their way up.
 
     Attributes
@@ -50,9 +51,9 @@ class Ascent:
         self.data, self.examples, self.dual = data, examples, dual
         self.refresh()
 
+    @abstractmethod
     def advance(self) -> None:
         """Climb for one epoch."""
-        raise TypeError(f"{type(self).__name__} has no epoch.")
 
     def sums(self) -> tuple[float, float, float]:
         """Return the sums of costs times losses and conjugates, and <A, scores>."""
@@ -159,7 +160,8 @@ def make_ascent(
     method: str, problem: _Problem, dual: NDArray, warm: bool, rng: Any, block_size: int
 ) -> Ascent:
     """Return the ascent of a method, from dual blocks that are not 0 if it starts warm."""
-    data, loss = problem.data, problem.loss
+    data = problem.data
+    loss: Any = problem.loss
     visited = np.flatnonzero(problem.cost).astype(np.intp)
     if method == "sdca":
         return CoordinateAscent(data, problem.examples(), dual, visited, rng, block_size)

@@ -17,7 +17,7 @@ from libc.string cimport memcpy
 
 from topkopt._bipartite cimport BIPARTITE_WORK, project_bipartite_row
 from topkopt._entropy cimport (ENTROPY_WORK, TOPK_ENTROPY_WORK, prox_entropy_row,
-                               prox_topk_entropy_row)
+                               prox_topk_entropy_row, x_log_x_sum)
 from topkopt._lambert cimport exp_row, lambertw_exp_scalar
 from topkopt._select cimport (heap_pop, heapify, rank_of, row_dot, row_max, row_max_abs,
                               row_sum)
@@ -144,7 +144,7 @@ cdef class Loss:
     cdef Py_ssize_t work_size(self, Py_ssize_t m) noexcept nogil:
         return 0
 
-    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m,
+    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
                           double* work) noexcept nogil:
         return NAN
 
@@ -238,7 +238,8 @@ cdef class Loss:
                 y.index = &label_index[0] + label_start[i]
                 y.n = label_start[i + 1] - label_start[i]
                 if what == VALUE:
-                    out[i, 0] = self.row_value(&scores[i, 0], y, m, work)
+                    start = NAN
+                    out[i, 0] = self.row_value(&scores[i, 0], y, m, &start, work)
                 elif what == GRADIENT:
                     start = NAN
                     self.row_prox(&scores[i, 0], y, m, 0.0, &out[i, 0], &start, work)
@@ -301,17 +302,19 @@ cdef class MaxMargin(Loss):
         self.project(p, p, n, 1.0 if self.all_slots else alpha / curvature, start, work)
 
     cdef double penalty(self, const double* p, Py_ssize_t n, double total) noexcept nogil:
+        cdef double square
         if self.smoothing == 0.0:
             return 0.0
-        return 0.5 * self.smoothing * (row_dot(p, p, n) + (total * total if self.all_slots else 0.0))
+        square = row_dot(p, p, n) + (total * total if self.all_slots else 0.0)
+        return 0.5 * self.smoothing * square
 
-    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m,
+    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
                           double* work) noexcept nogil:
         cdef Py_ssize_t n = m - 1
         cdef double* h = work
         cdef double* p = work + n
         take_others(s, y.index[0], m, 1.0, h)
-        self.best(h, p, n, 0.0, NULL, work + 2 * n)
+        self.best(h, p, n, 0.0, start, work + 2 * n)
         return row_dot(h, p, n) - self.penalty(p, n, row_sum(p, n))
 
     cdef double row_conjugate(self, const double* v, Labels y, Py_ssize_t m,
@@ -406,13 +409,13 @@ cdef class TopKHinge(MaxMargin):
                       double* work) noexcept nogil:
         project_topk_row(b, x, n, self.k, 1.0, self.code, bias, start, work)
 
-    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m,
+    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
                           double* work) noexcept nogil:
         cdef Py_ssize_t j, n = m - 1, k = self.k
         cdef double* top = work + n
         cdef double total = 0.0
         if self.smoothing > 0.0:
-            return MaxMargin.row_value(self, s, y, m, work)
+            return MaxMargin.row_value(self, s, y, m, start, work)
         take_others(s, y.index[0], m, 1.0, work)
         if k == 1:
             return fmax(0.0, row_max(<const double*>work, n))
@@ -517,7 +520,8 @@ cdef class WeightedTopKHinge(MaxMargin):
 
     cdef void project(self, const double* b, double* x, Py_ssize_t n, double bias, double* start,
                       double* work) noexcept nogil:
-        project_weighted_row(b, x, n, &self.w[0], self.w.shape[0], 1.0, self.label, bias, work)
+        project_weighted_row(b, x, n, &self.w[0], self.w.shape[0], 1.0, self.label, bias, start,
+                             work)
 
     cdef void vertex(self, const double* h, double* p, Py_ssize_t n, double* work) noexcept nogil:
         cdef Py_ssize_t j
@@ -567,27 +571,24 @@ cdef class TopKEntropy(Loss):
     cdef Py_ssize_t work_size(self, Py_ssize_t m) noexcept nogil:
         return (2 + max(<Py_ssize_t>TOPK_ENTROPY_WORK, <Py_ssize_t>ENTROPY_WORK)) * m
 
-    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m,
+    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
                           double* work) noexcept nogil:
         cdef Py_ssize_t j, n = m - 1
         cdef double* q = work + n
-        cdef double largest, t
+        cdef double largest = 0.0, cap = 1.0 / self.k, t
         if self.k == 1:
             return log_sum_exp(s, m, work) - s[y.index[0]]
         take_others(s, y.index[0], m, 0.0, work)
-        prox_entropy_row(<const double*>work, q, n, 0.0, 1.0, 1.0 / self.k, NAN, q + n)
-        largest = 0.0
-        for j in range(n):
-            largest += work[j] * q[j] - x_log_x(q[j])
+        t = prox_entropy_row(<const double*>work, q, n, 0.0, 1.0, cap, start[0], q + n)
+        start[0] = t
+        for j in range(n):      # log q_j = u_j - t below the cap
+            largest += t * q[j] if q[j] < cap else (work[j] + log(<double>self.k)) * cap
         return log1p_exp(largest)
 
     cdef double row_conjugate(self, const double* v, Labels y, Py_ssize_t m,
                               double* work) noexcept nogil:
-        cdef Py_ssize_t j
-        cdef double total = shifted_x_log_x(v[y.index[0]])
-        for j in range(m):
-            total += x_log_x(v[j])      # the label's entry is negative and counts as 0
-        return total
+        # the label's entry of v is negative and counts as 0 in the sum
+        return shifted_x_log_x(v[y.index[0]]) + x_log_x_sum(v, m)
 
     cdef double row_violation(self, const double* v, Labels y, Py_ssize_t m,
                               double* work) noexcept nogil:
@@ -686,7 +687,6 @@ cdef class TruncatedTopKEntropy(Loss):
         # OUT work[:m - 1]: u, with the k - 1 largest at -inf; returns the value. TEMP work: 5 m
         cdef Py_ssize_t j, n = m - 1, left = self.k - 1
         cdef double* top = work + n
-        cdef double largest
         take_others(s, y.index[0], m, 0.0, work)
         if left > 0:
             take_largest(work, n, self.k, top, top + n)
@@ -700,7 +700,7 @@ cdef class TruncatedTopKEntropy(Loss):
                     left -= 1
         return log1p_exp(log_sum_exp(work, n, top))
 
-    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m,
+    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
                           double* work) noexcept nogil:
         return self.truncate(s, y, m, work)
 
@@ -732,7 +732,7 @@ cdef class OneVsAll(Loss):
         # The p that minimises conjugate(-p) + z p + alpha/2 p^2
         return NAN
 
-    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m,
+    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
                           double* work) noexcept nogil:
         cdef Py_ssize_t j, label = 0
         cdef double total = 0.0
@@ -830,7 +830,7 @@ cdef class OneVsAllLogistic(OneVsAll):
         # method turns an error e into e^2/2 at most.
         cdef double b = -z, u = 0.0, half = 0.5 * alpha, e = 0.0, p = 0.0, change, lift
         cdef bint turned = b > half
-        cdef int i
+        cdef int _
         if turned:
             b = alpha - b
         u = b
@@ -838,7 +838,7 @@ cdef class OneVsAllLogistic(OneVsAll):
             lift = log(half)
             e = lambertw_exp_scalar(b + lift)
             u = min(0.0, b - e if e < 1.0 else log(e) - lift)
-        for i in range(NEWTON_STEPS):
+        for _ in range(NEWTON_STEPS):
             e = exp(u)
             p = e / (1.0 + e)
             change = (u + alpha * p - b) / (1.0 + alpha * p / (1.0 + e))
@@ -921,7 +921,7 @@ cdef class MultilabelHinge(Loss):
             p[first] = 1.0
             p[second] = 1.0
 
-    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m,
+    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
                           double* work) noexcept nogil:
         cdef double* p = work + m
         if y.n == 0 or y.n == m:
@@ -996,7 +996,7 @@ cdef class MultilabelSoftmax(Loss):
     cdef Py_ssize_t work_size(self, Py_ssize_t m) noexcept nogil:
         return (1 + ENTROPY_WORK) * m
 
-    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m,
+    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
                           double* work) noexcept nogil:
         cdef double mean = 0.0
         cdef Py_ssize_t j
@@ -1014,12 +1014,12 @@ cdef class MultilabelSoftmax(Loss):
         cdef double total = 0.0, n = y.n
         if y.n == 0 or y.n == m:
             return 0.0
-        for j in range(m):
-            if is_label(y, j, &label):
-                total += (shifted_x_log_x(n * v[j]) - (1.0 + n * v[j]) * log(n)) / n
-            else:
-                total += x_log_x(v[j])
-        return total
+        memcpy(work, v, m * sizeof(double))
+        for j in range(y.n):
+            label = y.index[j]
+            work[label] = 0.0
+            total += (shifted_x_log_x(n * v[label]) - (1.0 + n * v[label]) * log(n)) / n
+        return total + x_log_x_sum(work, m)
 
     cdef double row_violation(self, const double* v, Labels y, Py_ssize_t m,
                               double* work) noexcept nogil:

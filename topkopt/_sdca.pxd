@@ -7,12 +7,13 @@ from topkopt._real cimport real
 cdef class Examples:
     cdef readonly Loss loss
     cdef readonly Py_ssize_t n_classes
-    cdef bint keeps_old         # whether `step` gets the old block in v
+    cdef bint keeps_old             # whether `step` gets the old block in v
     cdef const Py_ssize_t[::1] label_index
     cdef const Py_ssize_t[::1] label_start
     cdef const double[::1] cost
     cdef const double[::1] square_norm
-    cdef double[::1] start      # where the search of each example's last step ended
+    cdef double[::1] start          # where the search of each example's last step ended
+    cdef double[::1] value_start    # and that of its last value
     cdef double[::1] scratch
 
     cdef Labels labels(self, Py_ssize_t i) noexcept nogil

@@ -14,7 +14,8 @@ from libc.stdint cimport int32_t, int64_t
 from topkopt._blas cimport gemm
 from topkopt._losses cimport Labels, Loss
 from topkopt._real cimport real
-from topkopt._select cimport axpy_row, combine_rows, replace_row, spread_rows, without_row
+from topkopt._select cimport (axpy_row, combine_rows, replace_row, row_dot, spread_rows,
+                              without_row)
 
 cdef enum:
     RUN = 16            # steps between two matrix products that correct the rest of a block
@@ -51,6 +52,7 @@ cdef class Examples:
         self.square_norm = square_norm
         self.n_classes = n_classes
         self.start = np.full(len(cost), NAN)
+        self.value_start = np.full(len(cost), NAN)
         self.scratch = np.empty(2 * n_classes + loss.work_size(n_classes) + 1)
 
     cdef Labels labels(self, Py_ssize_t i) noexcept nogil:
@@ -117,8 +119,8 @@ cdef void walk_block(Examples examples, const Py_ssize_t* rows, Py_ssize_t n_row
                          &changes[i - first])
         if last < n_rows:
             # S[last:] += G[last:, first:last] @ D[first:last]
-            gemm(False, False, n_rows - last, m, last - first, <real>1, gram + last * n_rows + first,
-                 n_rows, d + first * m, m, <real>1, s + last * m, m)
+            gemm(False, False, n_rows - last, m, last - first, <real>1,
+                 gram + last * n_rows + first, n_rows, d + first * m, m, <real>1, s + last * m, m)
 
 
 cdef inline void copy_row(const real[:, :] x, Py_ssize_t i, real* row) noexcept nogil:
@@ -238,18 +240,17 @@ cdef void add_row(Examples examples, Py_ssize_t i, const real* s, const real* a,
     cdef Py_ssize_t j, m = examples.n_classes
     cdef double* scores = &examples.scratch[0]
     cdef double* v = scores + m
-    cdef double cost = examples.cost[i], inner = 0.0
+    cdef double cost = examples.cost[i]
     cdef Labels y = examples.labels(i)
     if cost == 0.0:
         return
     for j in range(m):
         scores[j] = s[j]
         v[j] = -a[j] / cost
-        inner += scores[j] * a[j]
-    sums.losses += cost * examples.loss.row_value(scores, y, m, v + m)
+    sums.inner -= cost * row_dot(scores, v, m)
+    sums.losses += cost * examples.loss.row_value(scores, y, m, &examples.value_start[i], v + m)
     if examples.loss.convex:
         sums.conjugates += cost * examples.loss.row_conjugate(v, y, m, v + m)
-    sums.inner += inner
 
 
 def dense_sums(Examples examples, const real[:, :] x, const real[:, ::1] w,
@@ -257,7 +258,9 @@ def dense_sums(Examples examples, const real[:, :] x, const real[:, ::1] w,
     """Return (sum C_i L_i, sum C_i L_i*, <A, X W>) of dense rows x; a kernel passes K and A."""
     cdef Py_ssize_t n = x.shape[0], n_features = x.shape[1], m = examples.n_classes, first, size, i
     dtype = np.float32 if real is float else np.float64
-    cdef bint direct = x.strides[1] == x.itemsize and x.strides[0] > 0
+    # BLAS takes rows that lie apart, but not rows that overlap
+    cdef bint direct = (x.strides[1] == <Py_ssize_t>sizeof(real)
+                        and x.strides[0] >= n_features * <Py_ssize_t>sizeof(real))
     cdef real[:, ::1] xb = np.empty((1 if direct else block_size, n_features), dtype)
     cdef real[:, ::1] s = np.zeros((block_size, m), dtype)
     cdef const real* rows
@@ -270,7 +273,7 @@ def dense_sums(Examples examples, const real[:, :] x, const real[:, ::1] w,
             if n_features:
                 if direct:
                     rows = &x[first, 0]
-                    distance = max(n_features, x.strides[0] // <Py_ssize_t>sizeof(real))
+                    distance = x.strides[0] // <Py_ssize_t>sizeof(real)
                 else:
                     for i in range(size):
                         copy_row(x, first + i, &xb[i, 0])

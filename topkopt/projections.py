@@ -93,7 +93,7 @@ def project_capped_simplex(
     x : array_like
         The vectors to project, along `axis`.
     lower, upper : float or array_like
-        Bounds on each entry; arrays are broadcast to the shape of `x`. Infinite bounds are open.
+        Bounds on each entry; arrays are broadcast to the shape of `x`. `upper` may be infinite.
     total : float
         The sum of each projected vector, or its upper bound.
     equality : bool, default True
