@@ -23,6 +23,7 @@ demo: $(READY)
 	$(BIN)/python -m topkopt demo
 
 test: lint
+	$(BIN)/python -c 'import topkopt'  # rebuilds once, before the workers would all try to
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 lint: $(READY)
