@@ -9,6 +9,7 @@ given in README.md; each opens with the problem it solves and the form of its so
 
 from .bipartite import project_bipartite_simplex
 from .entropy import prox_entropy_simplex, prox_topk_entropy
+from .frank_wolfe import solve_frank_wolfe
 from .knapsack import project_capped_simplex, project_simplex
 from .lambert import lambertw_exp, lambertw_exp_derivatives
 from .losses import (
@@ -49,4 +50,5 @@ __all__ = [
     "prox_entropy_simplex",
     "prox_topk_entropy",
     "solve",
+    "solve_frank_wolfe",
 ]

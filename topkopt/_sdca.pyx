@@ -43,16 +43,6 @@ cdef class Examples:
         The number m of classes.
     """
 
-    cdef readonly Loss loss
-    cdef readonly Py_ssize_t n_classes
-    cdef const Py_ssize_t[::1] label_index
-    cdef const Py_ssize_t[::1] label_start
-    cdef const double[::1] cost
-    cdef const double[::1] square_norm
-    cdef double[::1] start          # where the search of each example's last step ended
-    cdef double[::1] value_start    # and that of its last value
-    cdef double[::1] scratch
-
     def __init__(self, Loss loss, label_index, label_start, cost, square_norm, n_classes):
         self.loss = loss
         # an empty label set still needs an address
@@ -72,7 +62,6 @@ cdef class Examples:
         return y
 
     cdef void step(self, Py_ssize_t i, const double* q, double* v, double* work) noexcept nogil:
-        # OUT v: minus the new dual block over its cost
         self.loss.row_prox(q, self.labels(i), self.n_classes,
                            self.square_norm[i] * self.cost[i], v, &self.start[i], work)
 
@@ -103,10 +92,13 @@ cdef inline void add_change(const Change* change, real factor, const real* d, re
 cdef void update_block(Examples examples, Py_ssize_t i, const real* s, real* a, real* d,
                        Change* change) noexcept nogil:
     # One step of example i. IN s: its scores. INOUT a: its dual block. OUT d: the change of a
-    cdef Py_ssize_t m = examples.n_classes
+    cdef Py_ssize_t j, m = examples.n_classes
     cdef double* q = &examples.scratch[0]
     cdef double* v = q + m
     without_row(s, examples.square_norm[i], <const real*>a, m, q)
+    if examples.keeps_old:
+        for j in range(m):
+            v[j] = -a[j] / examples.cost[i]
     examples.step(i, q, v, v + m)
     change.n_nonzero = replace_row(v, examples.cost[i], m, a, d, change.index)
 
@@ -241,13 +233,6 @@ def sparse_epoch(Examples examples, const real[::1] data, const integer[::1] ind
             update_block(examples, row, &s[0], &a[row, 0], &d[0], &change)
             for j in range(indptr[row], indptr[row + 1]):
                 add_change(&change, data[j], &d[0], &w[indices[j], 0], m)
-
-
-# What the certificate is made of: weighted sums of losses and conjugates, and <A, scores>.
-cdef struct Sums:
-    double losses
-    double conjugates
-    double inner
 
 
 cdef void add_row(Examples examples, Py_ssize_t i, const real* s, const real* a,

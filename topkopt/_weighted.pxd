@@ -7,6 +7,7 @@ cdef enum:
 
 # {x in zeta Perm(w), 0 <= zeta <= radius}; label: {x : (x, z) in that set for some z}.
 # IN w: the n_w > 0 positive weights, non-increasing; n_w <= n (label: n + 1). OUT x (may be b)
+# INOUT start: as in _knapsack.pxd
 cdef void project_weighted_row(const real* b, real* x, Py_ssize_t n, const double* w,
                                Py_ssize_t n_w, double radius, bint label, double bias,
-                               double* work) noexcept nogil
+                               double* start, double* work) noexcept nogil

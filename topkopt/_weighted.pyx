@@ -85,8 +85,50 @@ cdef void unfold_pools(const Pools* pools, double zeta, double* v, double* slope
             j += 1
 
 
-cdef double newton_zeta(Pools* pools, double radius, double bias, double shift) noexcept nogil:
+# The entries in descending order, as far as they are known; the others wait in a heap.
+cdef struct Ranking:
+    double* ranked
+    Py_ssize_t n_ranked
+    double* heap
+    Py_ssize_t n_heap
+
+
+cdef Ranking rank_entries(double* entries, Py_ssize_t n, double* ranked) noexcept nogil:
+    cdef Ranking order
+    heapify(entries, n)
+    order.ranked = ranked
+    order.n_ranked = 0
+    order.heap = entries
+    order.n_heap = n
+    return order
+
+
+cdef inline double rank_next(Ranking* order) noexcept nogil:
+    cdef double entry = heap_pop(order.heap, order.n_heap)
+    order.n_heap -= 1
+    order.ranked[order.n_ranked] = entry
+    order.n_ranked += 1
+    return entry
+
+
+cdef bint absorb(Pools* pools, Ranking* order, double zeta) noexcept nogil:
+    # Entries beyond the last weight matter only once they join the last pool: those that do are
+    # ranked here, the others never. Returns whether any joined.
+    cdef Py_ssize_t last = pools.n - 1
+    cdef bint joined = False
+    while order.n_heap > 0 and pool_value(pools, last, zeta) < order.heap[0]:
+        pools.size[last] += 1.0
+        pools.sum_b[last] += rank_next(order)
+        joined = True
+    if joined:
+        merge_pools(pools, zeta)
+    return joined
+
+
+cdef double newton_zeta(Pools* pools, Ranking* order, double radius, double bias,
+                        double shift) noexcept nogil:
     cdef double total = 0.0, gain, cost, zeta
+    cdef bint changed
     cdef Py_ssize_t i
     for i in range(pools.n):
         total += pools.sum_w[i]
@@ -101,7 +143,10 @@ cdef double newton_zeta(Pools* pools, double radius, double bias, double shift) 
             return 0.0
         if zeta > radius:
             zeta = radius
-        if not merge_pools(pools, zeta):
+        changed = merge_pools(pools, zeta)
+        while absorb(pools, order, zeta):
+            changed = True
+        if not changed:
             return zeta
 
 
@@ -240,11 +285,13 @@ cdef bint label_stays_zero(const double* b, Py_ssize_t n, const double* w, Py_ss
 
 
 cdef Threshold candidates(const real* b, Py_ssize_t n, Py_ssize_t n_w, double total,
-                          double* work, Py_ssize_t* n_kept) noexcept nogil:
+                          double* start, double* work, Py_ssize_t* n_kept) noexcept nogil:
     # The entries that can be positive: flat weights of the same sum reach the furthest down.
     cdef Threshold t
     if n_w <= n:
-        return capped_threshold(b, n, total / n_w, total, NULL, work, n_kept)
+        t = capped_threshold(b, n, total / n_w, total, start, work, n_kept)
+        n_kept[0] = gather_above(<const double*>work, n_kept[0], t.offset, 0.0, work)
+        return t
     t.shift = row_max(b, n)
     t.offset = -INFINITY
     n_kept[0] = gather_above(b, n, -INFINITY, t.shift, work)
@@ -253,14 +300,14 @@ cdef Threshold candidates(const real* b, Py_ssize_t n, Py_ssize_t n_w, double to
 
 cdef void project_weighted_row(const real* b, real* x, Py_ssize_t n, const double* w,
                                Py_ssize_t n_w, double radius, bint label, double bias,
-                               double* work) noexcept nogil:
-    cdef double* ranked = work + n
+                               double* start, double* work) noexcept nogil:
     cdef double* v = work + 2 * n
     cdef double* temp = work + 3 * n
     cdef double total = 0.0, zeta = 0.0, entry
     cdef Py_ssize_t j, m
     cdef Threshold t
     cdef Pools pools
+    cdef Ranking order
     for j in range(n_w):
         total += w[j]
     total *= radius
@@ -268,28 +315,31 @@ cdef void project_weighted_row(const real* b, real* x, Py_ssize_t n, const doubl
         fill_row(x, n, 0.0)
         return
     if w[0] == w[n_w - 1]:
-        project_topk_row(b, x, n, n_w, total, TOPK_LABEL if label else TOPK_ALPHA, bias,
-                         NULL, work)
+        project_topk_row(b, x, n, n_w, total, TOPK_LABEL if label else TOPK_ALPHA, bias, start,
+                         work)
         return
 
-    t = candidates(b, n, n_w, total, work, &m)
+    t = candidates(b, n, n_w, total, start, work, &m)
+    order = rank_entries(work, m, work + n)
     if m + label >= n_w and m > 0:
-        heapify(work, m)
-        for j in range(m):
-            ranked[j] = heap_pop(work, m - j)
+        while order.n_ranked < (m if label else n_w):
+            rank_next(&order)
         if not label:
             pools = pools_in(temp, m)
-            start_pools(&pools, ranked, m, w, n_w)
-            zeta = newton_zeta(&pools, radius, bias, t.shift)
+            start_pools(&pools, order.ranked, n_w, w, n_w)
+            zeta = newton_zeta(&pools, &order, radius, bias, t.shift)
             unfold_pools(&pools, zeta, v, temp + 3 * m)
-        elif not label_stays_zero(ranked, m, w, n_w, t.shift):
-            zeta = label_zeta(ranked, m, w, n_w, radius, bias, t.shift, v, temp)
+        elif not label_stays_zero(order.ranked, m, w, n_w, t.shift):
+            zeta = label_zeta(order.ranked, m, w, n_w, radius, bias, t.shift, v, temp)
     if zeta == 0.0:
         fill_row(x, n, 0.0)
         return
     for j in range(n):
         entry = b[j] - t.shift
-        x[j] = <real>(max(0.0, entry - v[rank_of(entry, ranked, m)]) if entry > t.offset else 0.0)
+        if entry > t.offset and entry >= order.ranked[order.n_ranked - 1]:
+            x[j] = <real>max(0.0, entry - v[rank_of(entry, order.ranked, order.n_ranked)])
+        else:
+            x[j] = 0
 
 
 def project_weighted_rows(const real[:, ::1] b, real[:, ::1] x, const double[::1] w,
@@ -302,5 +352,6 @@ def project_weighted_rows(const real[:, ::1] b, real[:, ::1] x, const double[::1
         raise MemoryError
     with nogil:
         for i in range(b.shape[0]):
-            project_weighted_row(&b[i, 0], &x[i, 0], n, weights, n_w, radius, label, bias, work)
+            project_weighted_row(&b[i, 0], &x[i, 0], n, weights, n_w, radius, label, bias, NULL,
+                                 work)
     free(work)

@@ -19,6 +19,7 @@ import scipy.optimize
 from numpy.typing import ArrayLike, NDArray
 
 from topkopt import losses
+from topkopt._ascent import Ascent, check_method, make_ascent
 from topkopt._data import Data, as_data
 from topkopt._sdca import Examples
 from topkopt._validation import as_floating, as_labels, check_k, check_scalar
@@ -146,7 +147,8 @@ def solve(
     """Train a linear or kernel classifier and certify the result.
 
     Minimises ``P(W) = 1/n sum_i w_i loss(X_i W, y_i) + 1/(2 C n) |W|^2`` by stochastic dual
-    coordinate ascent [1]_, until the relative duality gap is at most `tol`.
+    coordinate ascent [1]_ or by a Frank-Wolfe method [2]_ [3]_, until the relative duality gap is
+    at most `tol`.
 
     Parameters
     ----------
@@ -161,14 +163,25 @@ def solve(
         Weight of the losses: ``1/2 |W|^2 + C * sum_i w_i loss_i`` is minimised (up to a factor).
     sample_weight : array_like of shape (n,), optional
         Non-negative weights w: 2 counts an example twice, 0 leaves it out.
-    method : {"sdca"}, default "sdca"
-        The algorithm.
+    method : str, default "sdca"
+        One of
+
+        - "sdca": the exact maximiser for one example after the other; trains every loss, and is the
+          fastest;
+        - "block_frank_wolfe": one example after the other, each towards its best vertex;
+        - "frank_wolfe": all examples at once towards their best vertices, with one step length;
+        - "away_step": towards the best vertex or away from the worst one in use, whichever is
+          better for an example;
+        - "pairwise": from the worst vertex in use to the best one.
+
+        All but the first are for `losses.Hinge`, `losses.TopKHinge` and `losses.WeightedTopKHinge`.
     kernel : bool, default False
         Whether X is a Gram matrix.
     tol : float, default 1e-3
         The relative duality gap to reach.
     max_epochs : int, default 1000
-        The largest number of passes over the data.
+        The largest number of passes over the data; a step of "frank_wolfe", "away_step" or
+        "pairwise" is one.
     check_every : int, default 1
         Epochs between two certificates, each of which costs about half an epoch's products.
     warm_start : Solution, optional
@@ -194,9 +207,17 @@ def solve(
     `topkopt.losses.TruncatedTopKEntropy` is not convex: the softmax solution is computed first and
     then improved by L-BFGS; there is no certificate, and the gap is NaN.
 
+    The vertices of a hinge loss are its weights, given to the classes in some order. "away_step"
+    and "pairwise" keep those in use as lists of classes. Every example chooses its own direction
+    and may stop at its own bound; only the line search is common to all, so that the dual objective
+    never falls. A `warm_start` counts as one more vertex of each example.
+
     References
     ----------
     .. [1] M. Lapin, M. Hein, B. Schiele, "Top-k multiclass SVM", NIPS 2015.
+    .. [2] T. Kato, Y. Hirohashi, "Learning weighted top-k support vector machine", ACML 2019.
+    .. [3] S. Lacoste-Julien, M. Jaggi, "On the global linear convergence of Frank-Wolfe
+           optimization variants", NIPS 2015.
 
     Examples
     --------
@@ -209,9 +230,8 @@ def solve(
     >>> solution.gap
     0.0
     """
-    if method != "sdca":
-        raise ValueError(f"method must be 'sdca', got {method!r}.")
     loss = losses.get(loss)
+    check_method(method, loss)
     C = check_scalar(C, "C", positive=True)
     tol = check_scalar(tol, "tol", remedy="0 trains for max_epochs.")
     max_epochs = check_k(max_epochs, np.iinfo(np.intp).max, "any number", name="max_epochs")
@@ -225,7 +245,7 @@ def solve(
     budget = _Budget(tol, max_epochs, check_every)
     progress = _Progress(tol, verbose, callback)
     if loss.convex:
-        return _ascend(problem, budget, progress, warm_start, random_state, block_size)
+        return _ascend(problem, budget, progress, warm_start, random_state, block_size, method)
     return _descend(problem, budget, progress, warm_start, random_state, block_size)
 
 
@@ -239,14 +259,15 @@ class _Problem:
     C: float
     cost: NDArray  # C times the sample weights
 
-    def examples(self) -> Examples:
-        return Examples(
+    def examples(self, kind: type[Examples] = Examples, *extra: Any) -> Any:
+        return kind(
             self.loss,
             self.label_index,
             self.label_start,
             self.cost,
             self.data.square_norms,
             self.n_classes,
+            *extra,
         )
 
 
@@ -315,11 +336,11 @@ def _start_dual(problem: _Problem, warm_start: Solution | None) -> NDArray:
     return (warm_start.dual * ratio[:, None]).astype(problem.data.dtype)
 
 
-def _certify(problem: _Problem, examples: Examples, coef: NDArray, dual: NDArray) -> tuple:
+def _certify(problem: _Problem, ascent: Ascent) -> tuple[float, float, float]:
     """Return P, D and the relative gap."""
     scale = 1.0 / (problem.C * problem.data.n_rows)
-    losses_sum, conjugates, inner = problem.data.sums(examples, coef, dual)
-    square = inner if coef is dual else float(np.vdot(coef, coef))
+    losses_sum, conjugates, inner = ascent.sums()
+    square = inner if ascent.coef is ascent.dual else float(np.vdot(ascent.coef, ascent.coef))
     primal = scale * (losses_sum + 0.5 * square)
     dual_value = scale * (-conjugates - 0.5 * square)
     size = max(abs(primal), abs(dual_value))
@@ -333,38 +354,49 @@ def _ascend(
     warm_start: Solution | None,
     random_state: Any,
     block_size: int | str,
+    method: str = "sdca",
 ) -> Solution:
-    """Stochastic dual coordinate ascent with the gap as its only stopping rule."""
-    data, examples = problem.data, problem.examples()
-    rng = _as_generator(random_state)
-    block = _check_block_size(block_size, data, problem.n_classes)
-    visited = np.flatnonzero(problem.cost).astype(np.intp)
-    dual = _start_dual(problem, warm_start)
-    coef = data.coef_from(dual)
+    """Climb the dual with the gap as the only stopping rule."""
+    ascent = make_ascent(
+        method,
+        problem,
+        _start_dual(problem, warm_start),
+        warm_start is not None,
+        _as_generator(random_state),
+        _check_block_size(block_size, problem.data, problem.n_classes),
+    )
     epoch, stop, fresh = 0, False, True
     try:
         while True:
             if epoch % budget.check_every == 0 or epoch == budget.max_epochs:
-                primal, dual_value, gap = _certify(problem, examples, coef, dual)
+                primal, dual_value, gap = _certify(problem, ascent)
                 if gap <= budget.tol and not fresh:
                     # Before the result is vouched for, what rounding added to W is removed.
-                    coef, fresh = data.coef_from(dual), True
-                    primal, dual_value, gap = _certify(problem, examples, coef, dual)
-                shown = None if coef is dual else coef
+                    ascent.refresh()
+                    fresh = True
+                    primal, dual_value, gap = _certify(problem, ascent)
                 stop = progress.check(
-                    State(epoch, progress.seconds(), primal, dual_value, gap, shown, dual)
+                    State(
+                        epoch,
+                        progress.seconds(),
+                        primal,
+                        dual_value,
+                        gap,
+                        None if ascent.coef is ascent.dual else ascent.coef,
+                        ascent.dual,
+                    )
                 )
                 if stop or gap <= budget.tol or epoch == budget.max_epochs:
                     break
-            order = rng.permutation(visited)
-            data.epoch(examples, coef, dual, order.astype(np.intp, copy=False), block)
+            ascent.advance()
             epoch += 1
             fresh = False
     except KeyboardInterrupt:
-        coef = data.coef_from(dual)
-        primal, dual_value, gap = _certify(problem, examples, coef, dual)
-        progress.check(State(epoch, progress.seconds(), primal, dual_value, gap, None, dual))
+        ascent.refresh()
+        primal, dual_value, gap = _certify(problem, ascent)
+        progress.check(State(epoch, progress.seconds(), primal, dual_value, gap, None, ascent.dual))
         stop = True
+    coef, dual = ascent.coef, ascent.dual
     progress.close()
     if gap > budget.tol:
         reason = "stopped" if stop else f"max_epochs={budget.max_epochs} reached"
