@@ -64,27 +64,26 @@ class SparseLabels(MultilabelClassifier):
     """Trains on a sparse indicator matrix wherever a dense one is given."""
 
     def fit(self, X, y, sample_weight=None):
-        if np.ndim(y) == 2 and not scipy.sparse.issparse(y):
+        if isinstance(y, np.ndarray) and y.ndim == 2:
             y = scipy.sparse.csr_array(y)
         return super().fit(X, y, sample_weight)
 
 
-# Tight: the checks compare trainings on weighted and repeated examples to seven digits.
-TIGHT = {"tol": 1e-14, "max_epochs": 3000}
+# Tight: the checks compare trainings on weighted and on repeated examples to seven digits. The gap
+# of a hinge is of the order of the error of W, that of a smooth loss of its square: a small C helps.
+TIGHT = {"tol": 0.0, "max_epochs": 500}
 
 
 @pytest.mark.filterwarnings("ignore::topkopt.ConvergenceWarning")
-@pytest.mark.filterwarnings("ignore:.*:sklearn.exceptions.SkipTestWarning")
 @parametrize_with_checks(
     [
         TopKClassifier(**TIGHT),
-        TopKClassifier("softmax", C=0.1, **TIGHT),
-        TopKClassifier(kernel="rbf", smoothing=1.0, **TIGHT),
-        TopKClassifier(kernel="precomputed", **TIGHT),
-        TopKClassifierCV([0.1, 1.0], cv=3, smoothing=1.0, **TIGHT),
-        MultilabelClassifier(smoothing=1.0, cv=3, **TIGHT),
-        MultilabelClassifier("ova_logistic", C=0.1, threshold=0.0, **TIGHT),
-        SparseLabels(smoothing=1.0, cv=3, **TIGHT),
+        TopKClassifier("softmax", C=1e-3, **TIGHT),
+        TopKClassifier(kernel="rbf", gamma=1.0, **TIGHT),
+        TopKClassifierCV([0.01, 0.1], cv=2, **TIGHT),
+        MultilabelClassifier(cv=3, **TIGHT),
+        MultilabelClassifier("ova_logistic", C=1e-3, threshold=0.0, **TIGHT),
+        SparseLabels(cv=3, **TIGHT),
     ]
 )
 def test_conventions(estimator, check):

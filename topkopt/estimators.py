@@ -96,19 +96,27 @@ class _CertifiedClassifier(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.pairwise = self.kernel == "precomputed"
+        tags.input_tags.pairwise = self._is_precomputed()
+        tags.input_tags.sparse = not tags.input_tags.pairwise
         return tags
 
     # Data ------------------------------------------------------------------------------------
 
-    def _check_X(self, X: Any, *, reset: bool) -> Any:
+    def _validate(self, X: Any, y: Any = "no_validation", **options: Any) -> Any:
         return validate_data(
-            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32]
+            self,
+            X,
+            y,
+            accept_sparse=False if self._is_precomputed() else "csr",
+            dtype=[np.float64, np.float32],
+            **options,
         )
 
     def _is_linear(self) -> bool:
         return isinstance(self.kernel, str) and self.kernel == "linear"
+
+    def _is_precomputed(self) -> bool:
+        return isinstance(self.kernel, str) and self.kernel == "precomputed"
 
     def _constant(self) -> float:
         """Return the feature that stands for the intercept, 0 for none."""
@@ -136,17 +144,11 @@ class _CertifiedClassifier(ClassifierMixin, BaseEstimator):
             if isinstance(self.gamma, str):
                 raise ValueError(f"gamma must be scale, auto or a number, got {self.gamma!r}.")
             check_scalar(self.gamma, "gamma")
-        if isinstance(self.kernel, str) and self.kernel == "precomputed":
-            if X.shape[0] != X.shape[1]:
-                raise ValueError(
-                    "X must be a square matrix, the kernel between all pairs of training "
-                    f"examples, when kernel='precomputed', got shape {X.shape}."
-                )
-            if scipy.sparse.issparse(X):
-                raise ValueError(
-                    "X must be dense when kernel='precomputed', got a sparse matrix; "
-                    "call X.toarray() first."
-                )
+        if self._is_precomputed() and X.shape[0] != X.shape[1]:
+            raise ValueError(
+                "X must be a square matrix, the kernel between all pairs of training examples, "
+                f"when kernel='precomputed', got shape {X.shape}."
+            )
 
     def _gamma(self, X: Any) -> float:
         if self.gamma == "scale":
@@ -165,7 +167,7 @@ class _CertifiedClassifier(ClassifierMixin, BaseEstimator):
                     f"kernel must return an array of shape {(A.shape[0], B.shape[0])}, "
                     f"got {K.shape}."
                 )
-        elif self.kernel == "precomputed":
+        elif self._is_precomputed():
             K = A
         else:
             K = pairwise_kernels(
@@ -187,7 +189,7 @@ class _CertifiedClassifier(ClassifierMixin, BaseEstimator):
         if self._is_linear():
             return
         self.gamma_ = self._gamma(X)
-        if self.kernel != "precomputed":
+        if not self._is_precomputed():
             self.X_fit_ = X
 
     def _solver_options(self) -> dict[str, Any]:
@@ -265,11 +267,11 @@ class _CertifiedClassifier(ClassifierMixin, BaseEstimator):
             More is better; of two classes, positive means the second one.
         """
         check_is_fitted(self)
-        X = self._check_X(X, reset=False)
+        X = self._validate(X, reset=False)
         if self._is_linear():
             scores = np.asarray(X @ self.coef_.T) + self.intercept_
         else:
-            K = self._gram(X, None if self.kernel == "precomputed" else self.X_fit_)
+            K = self._gram(X, None if self._is_precomputed() else self.X_fit_)
             scores = K @ self.dual_coef_.T + self.intercept_
         return scores[:, 0] if self._is_binary() else scores
 
@@ -441,7 +443,7 @@ class TopKClassifier(_CertifiedClassifier):
     def _check_training(
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None
     ) -> tuple[Any, NDArray, NDArray | None]:
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
+        X, y = self._validate(X, y)
         check_classification_targets(y)
         self.classes_, labels = _encode_classes(y)
         weight = _example_weights(self.class_weight, sample_weight, X, self.classes_, labels)
@@ -907,9 +909,7 @@ class MultilabelClassifier(_CertifiedClassifier):
         """
         _check_loss(self.loss, _MULTILABEL)
         self._check_threshold()
-        X, y = validate_data(
-            self, X, y, multi_output=True, accept_sparse="csr", dtype=[np.float64, np.float32]
-        )
+        X, y = self._validate(X, y, multi_output=True)
         weight = None
         if sample_weight is not None:
             weight = _check_sample_weight(
@@ -955,7 +955,7 @@ class MultilabelClassifier(_CertifiedClassifier):
         scores = np.empty(Y.shape)
         for train, test in self._folds().split(X, Y):
             model = type(self)(**{**self.get_params(deep=False), "threshold": 0.0, "verbose": 0})
-            if self.kernel == "precomputed":
+            if self._is_precomputed():
                 fit_on, score_on = X[np.ix_(train, train)], X[np.ix_(test, train)]
             else:
                 fit_on, score_on = X[train], X[test]
