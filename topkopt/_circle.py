@@ -1,4 +1,4 @@
-"""The papers' synthetic problem: three classes on a circle, where the softmax loss fails at top-2."""
+"""The papers' synthetic problem: three classes on a circle, where softmax fails at top-2."""
 
 from __future__ import annotations
 

@@ -127,6 +127,7 @@ def draw(problem: Problem, results: Sequence[Result]) -> Figure:
     certified = {r.title: r.classifier.history_ for r in results if r.classifier.duality_gap_ >= 0}
     ConvergenceDisplay(certified).plot(left)
     left.set_xscale("symlog", linthresh=1)
+    left.set_xlim(left=0)
     for result in results:
         TopKAccuracyDisplay(result.accuracy, name=result.title).plot(right, most=max(GUESSES))
     figure.suptitle(problem.title)

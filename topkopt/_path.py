@@ -173,7 +173,7 @@ def path(
     return Path(grid, solutions)
 
 
-def check_Cs(Cs: int | ArrayLike) -> NDArray:
+def check_Cs(Cs: Any) -> NDArray:
     """Return distinct increasing values of C.
 
     >>> check_Cs(3)

@@ -152,10 +152,8 @@ class _CertifiedClassifier(ClassifierMixin, BaseEstimator):
 
     def _gamma(self, X: Any) -> float:
         if self.gamma == "scale":
-            if scipy.sparse.issparse(X):
-                variance = X.multiply(X).mean() - X.mean() ** 2
-            else:
-                variance = X.var()
+            sparse = scipy.sparse.issparse(X)
+            variance = X.multiply(X).mean() - X.mean() ** 2 if sparse else X.var()
             return float(1.0 / (X.shape[1] * variance)) if variance > 0 else 1.0
         return 1.0 / X.shape[1] if self.gamma == "auto" else float(self.gamma)
 
@@ -441,7 +439,7 @@ class TopKClassifier(_CertifiedClassifier):
         return self
 
     def _check_training(
-        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None
+        self, X: Any, y: Any, sample_weight: ArrayLike | None
     ) -> tuple[Any, NDArray, NDArray | None]:
         X, y = self._validate(X, y)
         check_classification_targets(y)
@@ -560,9 +558,7 @@ def _example_weights(
     if class_weight is None:
         return weight
     if isinstance(class_weight, str) and class_weight != "balanced":
-        raise ValueError(
-            f"class_weight must be a dict, 'balanced' or None, got {class_weight!r}."
-        )
+        raise ValueError(f"class_weight must be a dict, 'balanced' or None, got {class_weight!r}.")
     of_class = compute_class_weight(
         class_weight, classes=classes, y=classes[labels], sample_weight=weight
     )

@@ -93,9 +93,7 @@ def topk_accuracy(
     >>> topk_accuracy([1, 1, 2], scores, k=2)
     0.6666666666666666
     """
-    curve = topk_accuracy_curve(
-        y_true, y_score, ks=[k], labels=labels, sample_weight=sample_weight
-    )
+    curve = topk_accuracy_curve(y_true, y_score, ks=[k], labels=labels, sample_weight=sample_weight)
     return float(curve[0])
 
 
@@ -174,7 +172,7 @@ def topk_accuracy_curve(
     n, m = scores.shape
     columns = _columns_of(y_true, n, m, labels)
     weight = _as_weight(sample_weight, n)
-    places = np.arange(1, m + 1) if ks is None else np.array([check_k(k, m) for k in _listed(ks)])
+    places = np.arange(1, m + 1) if ks is None else _listed(ks, m)
     above = np.count_nonzero(scores > scores[np.arange(n), columns][:, None], axis=1)
     reached = np.cumsum(np.bincount(above, weights=weight, minlength=m))
     return reached[places - 1] / weight.sum()
@@ -390,8 +388,7 @@ def _prediction_metric(
         return metric, 1.0
     if metric not in _PREDICTION_METRICS:
         raise ValueError(
-            f"metric must be a function or one of {', '.join(_PREDICTION_METRICS)}, "
-            f"got {metric!r}."
+            f"metric must be a function or one of {', '.join(_PREDICTION_METRICS)}, got {metric!r}."
         )
     from topkopt._extras import require
 
@@ -400,11 +397,10 @@ def _prediction_metric(
     return lambda truth, guess: function(truth, guess, sample_weight=weight, **parameters), sign
 
 
-def _listed(ks: ArrayLike) -> NDArray:
-    places = np.asarray(ks)
-    if places.ndim != 1 or not places.size:
+def _listed(ks: Any, m: int) -> NDArray:
+    if np.ndim(ks) != 1 or not np.size(ks):
         raise ValueError(f"ks must be a non-empty list of integers, got {ks!r}.")
-    return places
+    return np.array([check_k(k, m, "the number of classes") for k in ks])
 
 
 def _as_scores(y_score: ArrayLike, *, two_classes: bool = False) -> NDArray:
@@ -482,9 +478,9 @@ def _as_multilabel(
 
 
 def _hits(relevant: NDArray, scores: NDArray, k: int) -> NDArray:
-    """Return how many labels are among the k highest scores, averaged over the ways to break ties."""
+    """Return how many labels are among the k highest scores, on average over broken ties."""
     m = scores.shape[1]
-    k = check_k(k, m)
+    k = check_k(k, m, "the number of classes")
     cut = np.partition(scores, m - k, axis=1)[:, m - k, None]
     above, tied = scores > cut, scores == cut
     share = (k - above.sum(axis=1)) / tied.sum(axis=1)

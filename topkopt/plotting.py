@@ -1,6 +1,6 @@
 """Pictures of trainings, accuracies, paths and projections, as scikit-learn's displays.
 
-A display is made by a ``from_...`` method, which also draws it; ``plot(ax)`` draws it again. Drawing
+A display is made by a ``from_...`` method, which also draws it; ``plot(ax)`` draws it again, and
 leaves ``ax_`` and ``figure_``. matplotlib (the extra ``plot``) is imported when something is drawn.
 """
 
