@@ -73,7 +73,7 @@ def draw_picture(results):
     for label in range(3):
         radius = 1 + 0.12 * label  # apart, to be seen
         left.scatter(*(radius * X[y == label].T), s=9, label=f"class {label + 1}")
-    left.set(aspect="equal", title="200 points (each class on its own circle)")
+    left.set(aspect="equal", title="200 points, classes set apart")
     left.legend(frameon=False, loc="center")
     left.set_axis_off()
     top2 = 100 * results[..., 1]
@@ -83,7 +83,7 @@ def draw_picture(results):
     right.plot(top2.mean(axis=0), places, "D", color="#c44e52", label="mean of the draws")
     right.set_yticks(places, [title for title, *_ in LOSSES])
     right.set_xlabel("top-2 accuracy in percent, C tuned on 200 points")
-    right.legend(frameon=False, loc="upper left")
+    right.legend(frameon=False, loc="upper right")
     right.invert_yaxis()
     return figure
 
