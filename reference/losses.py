@@ -306,11 +306,11 @@ class TruncatedTopKEntropy(Loss):
 
     def conjugate(self, v, y):
         """Raise: the loss is not convex."""
-        raise NotImplementedError(_NOT_CONVEX)
+        raise TypeError(_NOT_CONVEX)
 
     def dual_step(self, q, y, kappa, C):
         """Raise: the loss is not convex."""
-        raise NotImplementedError(_NOT_CONVEX)
+        raise TypeError(_NOT_CONVEX)
 
     def _truncate(self, scores, y):
         u = _margins(_finite(scores), y, 0.0)

@@ -268,16 +268,16 @@ OPERATORS = [
     Operator(
         "project_capped_simplex", "projections", _capped_grid, _outside_capped, oracle_stride=3
     ),
-    Operator("project_topk_cone", "projections", _cone_grid, _outside_cone, oracle_stride=17),
-    Operator("project_topk_simplex", "projections", _topk_grid, _outside_topk, oracle_stride=41),
+    Operator("project_topk_cone", "projections", _cone_grid, _outside_cone, oracle_stride=31),
+    Operator("project_topk_simplex", "projections", _topk_grid, _outside_topk, oracle_stride=97),
     Operator(
-        "project_weighted_topk", "projections", _weighted_grid, _outside_weighted, oracle_stride=41
+        "project_weighted_topk", "projections", _weighted_grid, _outside_weighted, oracle_stride=67
     ),
     Operator(
         "project_bipartite_simplex", "projections", _bipartite_grid, _outside_bipartite, paired=True
     ),
     Operator(
-        "prox_entropy_simplex", "prox", _entropy_grid, _outside_entropy, 200.0, oracle_stride=7
+        "prox_entropy_simplex", "prox", _entropy_grid, _outside_entropy, 200.0, oracle_stride=11
     ),
     Operator(
         "prox_topk_entropy",

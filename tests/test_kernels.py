@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from .cases import (
+    BY_NAME,
     FAMILIES,
     OPERATORS,
     assert_certified,
@@ -69,6 +70,14 @@ def test_oracle(op, p):
 
 # Long rows, where only candidates above a bound on the threshold are looked at ----------------
 
+
+def _edge(rng, p):
+    """Four entries put the threshold for a sum of 1 right where all the others are."""
+    row = 0.75 + 1e-13 * rng.random(p)
+    row[[3, 40, 77, 118]] = 1.0
+    return row
+
+
 LONG = {
     "normal": lambda rng, p: rng.standard_normal(p),
     "equal": lambda rng, p: np.full(p, 0.25),
@@ -79,6 +88,8 @@ LONG = {
     "sparse": lambda rng, p: np.where(np.arange(p) % (p // 9) == 3, rng.random(p), -np.inf),
     "periodic": lambda rng, p: np.tile(np.arange(32.0), p // 32 + 1)[:p],  # one part has it all
     "ties": lambda rng, p: rng.integers(-3, 4, p) / 4.0,
+    "comb": lambda rng, p: np.where(np.arange(p) % 32 == 5, 9 * rng.random(p), -np.inf),
+    "edge": _edge,
 }
 
 LONG_GRIDS = {
@@ -143,3 +154,16 @@ def test_longest(op):
 def test_long_float32(op):
     rows = np.random.default_rng(3).standard_normal((2, 2000)).astype(np.float32)
     check_against_reference(op, rows, LONG_GRIDS[op.name](2000))
+
+
+@pytest.mark.parametrize("k", [2, 3, 5])
+@pytest.mark.parametrize("bias", [0.0, 0.5])
+def test_label_near_its_bend(k, bias):
+    """Where the beta projection has just the sum that makes room for the label's slot, or not."""
+    op, params = BY_NAME["project_topk_simplex"], {"k": k, "kind": "label", "bias": bias}
+    rest = (k - 1) / k
+    for miss in (0.0, 1e-2, -1e-2, 1e-4, -1e-4, 1e-9, -1e-9):
+        row = np.full(k + 2, -1.0)
+        row[: k - 1] = 1 / k + bias * rest + 0.1
+        row[k - 2] = 1 / k + bias * rest - miss
+        check_against_reference(op, row[None], [params])

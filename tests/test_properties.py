@@ -248,6 +248,16 @@ def test_a_large_radius_does_not_bind(row, k, radius, bias):
     assert close(large, cone, np.abs(row).max(), 200.0)
 
 
+@pytest.mark.parametrize(
+    "name", ["project_topk_simplex", "project_weighted_topk", "project_bipartite_simplex"]
+)
+@given(data=st.data(), row=rows())
+def test_a_huge_radius_costs_no_accuracy(name, data, row):
+    op = BY_NAME[name]
+    params = {**draw_case(data, op, row), "radius": 1e12}
+    assert_close(op, row, op(row, **params), op.reference(row, **params), params)
+
+
 @given(**topk_parameters)
 def test_active_radius_hides_the_bias(row, k, radius, bias):
     """Where the sum reaches the radius with a bias, it does so without, at the same point."""

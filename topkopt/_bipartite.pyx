@@ -39,8 +39,8 @@ cdef void project_bipartite_row(const real* x, Py_ssize_t n, const real* y, Py_s
         fill_row(p, n, 0.0)
         fill_row(q, m, 0.0)
         return
-    t_x = capped_threshold(x, n, INFINITY, radius, work, &n_above)
-    t_y = capped_threshold(y, m, INFINITY, radius, work_y, &m_above)
+    t_x = capped_threshold(x, n, INFINITY, radius, NULL, work, &n_above)
+    t_y = capped_threshold(y, m, INFINITY, radius, NULL, work_y, &m_above)
     if t_x.shift + t_x.offset + t_y.shift + t_y.offset < 0.0:
         # The sums meet below the radius, between the two thresholds.
         t_x.offset = crossing(work, n_above, work_y, m_above, t_x.shift + t_y.shift,

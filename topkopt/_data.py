@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -9,16 +10,17 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from topkopt import _sdca
+from topkopt._sdca import Examples
 from topkopt._validation import as_floating
 
 __all__ = ["Data", "DenseData", "KernelData", "SparseData", "as_data"]
 
 _CHUNK = 1 << 20  # entries looked at together, so that a memory-mapped X stays on the disk
 _CACHE = 1 << 15  # bytes of W up to which no block is worth its bookkeeping
-_SUMS_ROWS = 256  # rows whose scores are computed together for a certificate
+_SUMS_ROWS = 256  # most rows whose scores are computed together for a certificate
 
 
-class Data:
+class Data(ABC):
     """n examples: their squared norms, epochs over them, and sums for the certificate.
 
     ``coef`` is W = X'A, or A itself for a kernel.
@@ -28,21 +30,23 @@ class Data:
     dtype: np.dtype
     square_norms: NDArray
 
-    def epoch(self, examples, coef, dual, order, block_size) -> None:
+    @abstractmethod
+    def epoch(
+        self, examples: Examples, coef: NDArray, dual: NDArray, order: NDArray, block_size: int
+    ) -> None:
         """Take one dual step for each row in order."""
-        raise TypeError(f"{type(self).__name__} has no epoch.")
 
-    def sums(self, examples, coef, dual) -> tuple[float, float, float]:
+    @abstractmethod
+    def sums(self, examples: Examples, coef: NDArray, dual: NDArray) -> tuple[float, float, float]:
         """Return the sums of costs times losses and conjugates, and <A, scores>."""
-        raise TypeError(f"{type(self).__name__} has no sums.")
 
+    @abstractmethod
     def coef_from(self, dual: NDArray) -> NDArray:
         """Return W = X'A anew, free of what rounding added step by step."""
-        raise TypeError(f"{type(self).__name__} has no coef.")
 
+    @abstractmethod
     def scores(self, coef: NDArray) -> NDArray:
         """Return the scores of all rows."""
-        raise TypeError(f"{type(self).__name__} has no scores.")
 
     def auto_block(self, n_classes: int) -> int:
         """Return how many rows to take together."""
@@ -69,13 +73,16 @@ class DenseData(Data):
                 out=self.square_norms[first : first + step],
             )
 
-    def epoch(self, examples, coef, dual, order, block_size) -> None:
+    def epoch(
+        self, examples: Examples, coef: NDArray, dual: NDArray, order: NDArray, block_size: int
+    ) -> None:
         """Take one dual step for each row in order."""
         _sdca.dense_epoch(examples, self.X, coef, dual, order, block_size)
 
-    def sums(self, examples, coef, dual) -> tuple[float, float, float]:
+    def sums(self, examples: Examples, coef: NDArray, dual: NDArray) -> tuple[float, float, float]:
         """Return the sums of costs times losses and conjugates, and <A, X W>."""
-        return _sdca.dense_sums(examples, self.X, coef, dual, _SUMS_ROWS)
+        rows = np.clip(2 * _CHUNK // max(self.X.shape[1], dual.shape[1]), 1, _SUMS_ROWS)
+        return _sdca.dense_sums(examples, self.X, coef, dual, rows)
 
     def coef_from(self, dual: NDArray) -> NDArray:
         """Return W = X'A."""
@@ -109,7 +116,9 @@ class KernelData(DenseData):
                 f"{self.square_norms.min():g}; pass a positive semi-definite kernel."
             )
 
-    def epoch(self, examples, coef, dual, order, block_size) -> None:
+    def epoch(
+        self, examples: Examples, coef: NDArray, dual: NDArray, order: NDArray, block_size: int
+    ) -> None:
         """Take one dual step for each row in order; coef is dual."""
         _sdca.kernel_epoch(examples, self.X, dual, order, block_size)
 
@@ -139,11 +148,13 @@ class SparseData(Data):
         self.square_norms = np.add.reduceat(np.append(squares, 0.0), X.indptr[:-1])
         self.square_norms[np.diff(X.indptr) == 0] = 0.0
 
-    def epoch(self, examples, coef, dual, order, block_size) -> None:
+    def epoch(
+        self, examples: Examples, coef: NDArray, dual: NDArray, order: NDArray, block_size: int
+    ) -> None:
         """Take one dual step for each row in order, one by one."""
         _sdca.sparse_epoch(examples, *self.parts, coef, dual, order)
 
-    def sums(self, examples, coef, dual) -> tuple[float, float, float]:
+    def sums(self, examples: Examples, coef: NDArray, dual: NDArray) -> tuple[float, float, float]:
         """Return the sums of costs times losses and conjugates, and <A, X W>."""
         return _sdca.sparse_sums(examples, *self.parts, coef, dual)
 

@@ -20,28 +20,38 @@ typedef struct {
     tk_lanes sum, slope, excess, curvature, capped;
 } tk_tallies;
 
-TK_INLINE void tk_tally(const double *restrict w, ptrdiff_t blocks, double cap, int exponential,
-                        tk_tallies *tallies)
+/* What is added up, element by element; below the cap only. */
+typedef struct {
+    double sum[TK_CHUNK], slope[TK_CHUNK], excess[TK_CHUNK], curvature[TK_CHUNK], capped[TK_CHUNK];
+} tk_terms;
+
+TK_INLINE void tk_tabulate(const double *restrict w, ptrdiff_t blocks, double cap, int exponential,
+                           tk_terms *restrict terms)
 {
-    double below[TK_CHUNK], capped[TK_CHUNK];
-    double slope[TK_CHUNK], excess[TK_CHUNK], curvature[TK_CHUNK];
     for (ptrdiff_t j = 0; j < blocks * TK_BLOCK; j++) {
-        below[j] = w[j] < cap ? w[j] : 0.0;
-        capped[j] = w[j] < cap ? 0.0 : 1.0;
+        terms->sum[j] = w[j] < cap ? w[j] : 0.0;
+        terms->capped[j] = w[j] < cap ? 0.0 : 1.0;
     }
-    tk_accumulate(below, blocks, &tallies->sum);
-    tk_accumulate(capped, blocks, &tallies->capped);
     if (exponential) /* w'' = w' = w, and the model of the root finder needs no excess */
         return;
     for (ptrdiff_t j = 0; j < blocks * TK_BLOCK; j++) {
-        const double g = 1.0 / (1.0 + below[j]);
-        slope[j] = below[j] * g;
-        excess[j] = below[j] * slope[j];
-        curvature[j] = slope[j] * g * g;
+        const double g = 1.0 / (1.0 + terms->sum[j]);
+        terms->slope[j] = terms->sum[j] * g;
+        terms->excess[j] = terms->sum[j] * terms->slope[j];
+        terms->curvature[j] = terms->slope[j] * g * g;
     }
-    tk_accumulate(slope, blocks, &tallies->slope);
-    tk_accumulate(excess, blocks, &tallies->excess);
-    tk_accumulate(curvature, blocks, &tallies->curvature);
+}
+
+TK_INLINE void tk_tally(const tk_terms *terms, ptrdiff_t blocks, int exponential,
+                        tk_tallies *tallies)
+{
+    tk_accumulate(terms->sum, blocks, &tallies->sum);
+    tk_accumulate(terms->capped, blocks, &tallies->capped);
+    if (exponential)
+        return;
+    tk_accumulate(terms->slope, blocks, &tallies->slope);
+    tk_accumulate(terms->excess, blocks, &tallies->excess);
+    tk_accumulate(terms->curvature, blocks, &tallies->curvature);
 }
 
 TK_INLINE tk_totals tk_finish(const tk_tallies *tallies, int exponential)
@@ -55,13 +65,41 @@ TK_INLINE tk_totals tk_finish(const tk_tallies *tallies, int exponential)
     return totals;
 }
 
+TK_INLINE double tk_sum(const double *restrict y, ptrdiff_t blocks)
+{
+    double total[TK_BLOCK];
+    memcpy(total, y, sizeof total);
+    for (ptrdiff_t b = 1; b < blocks; b++)
+        for (int i = 0; i < TK_BLOCK; i++)
+            total[i] += y[b * TK_BLOCK + i];
+    for (int width = TK_BLOCK / 2; width > 0; width /= 2)
+        for (int i = 0; i < width; i++)
+            total[i] += total[i + width];
+    return total[0];
+}
+
+/* A single chunk needs no compensated sums, which cost as much as V itself there. */
+TK_INLINE tk_totals tk_finish_chunk(const tk_terms *terms, ptrdiff_t blocks, double cap,
+                                    int exponential)
+{
+    tk_totals totals;
+    totals.sum = tk_sum(terms->sum, blocks);
+    totals.slope = exponential ? totals.sum : tk_sum(terms->slope, blocks);
+    totals.excess = exponential ? 0.0 : tk_sum(terms->excess, blocks);
+    totals.curvature = exponential ? totals.sum : tk_sum(terms->curvature, blocks);
+    totals.capped = cap < INFINITY ? tk_sum(terms->capped, blocks) : 0.0;
+    return totals;
+}
+
 /* IN b, OUT w = V(b - t) or e^(b - t). */
 TK_INLINE tk_totals tk_entropy_pass_body(const double *b, double t, double cap, double *w,
                                          ptrdiff_t n, int exponential)
 {
     double x[TK_CHUNK], y[TK_CHUNK];
+    tk_terms terms;
     tk_tallies tallies;
-    memset(&tallies, 0, sizeof tallies);
+    if (n > TK_CHUNK)
+        memset(&tallies, 0, sizeof tallies);
     for (ptrdiff_t i = 0; i < n; i += TK_CHUNK) {
         ptrdiff_t blocks, m = tk_chunk_length(i, n, &blocks);
         tk_load_shifted(b + i, t, x, m, blocks);
@@ -71,8 +109,11 @@ TK_INLINE tk_totals tk_entropy_pass_body(const double *b, double t, double cap, 
                     y[c * TK_BLOCK + l] = tk_exp(x[c * TK_BLOCK + l]);
         else
             tk_v_chunk(x, y, blocks);
-        tk_tally(y, blocks, cap, exponential, &tallies);
         memcpy(w + i, y, (size_t)m * sizeof *y);
+        tk_tabulate(y, blocks, cap, exponential, &terms);
+        if (n <= TK_CHUNK)
+            return tk_finish_chunk(&terms, blocks, cap, exponential);
+        tk_tally(&terms, blocks, exponential, &tallies);
     }
     return tk_finish(&tallies, exponential);
 }
@@ -93,8 +134,10 @@ TK_INLINE tk_totals tk_entropy_move_body(double *w, double r, double cap, ptrdif
                                          int exponential)
 {
     double y[TK_CHUNK];
+    tk_terms terms;
     tk_tallies tallies;
-    memset(&tallies, 0, sizeof tallies);
+    if (n > TK_CHUNK)
+        memset(&tallies, 0, sizeof tallies);
     const double factor = exponential ? exp(r) : 1.0;
     for (ptrdiff_t i = 0; i < n; i += TK_CHUNK) {
         ptrdiff_t blocks, m = tk_chunk_length(i, n, &blocks);
@@ -107,13 +150,29 @@ TK_INLINE tk_totals tk_entropy_move_body(double *w, double r, double cap, ptrdif
         else
             for (ptrdiff_t j = 0; j < blocks * TK_BLOCK; j++)
                 y[j] = tk_v_moved(y[j], r);
-        tk_tally(y, blocks, cap, exponential, &tallies);
         memcpy(w + i, y, (size_t)m * sizeof *y);
+        tk_tabulate(y, blocks, cap, exponential, &terms);
+        if (n <= TK_CHUNK)
+            return tk_finish_chunk(&terms, blocks, cap, exponential);
+        tk_tally(&terms, blocks, exponential, &tallies);
     }
     return tk_finish(&tallies, exponential);
 }
 TK_DISPATCH(tk_totals, tk_entropy_move,
             (double *w, double r, double cap, ptrdiff_t n, int exponential),
             (w, r, cap, n, exponential))
+
+/* sum of x log x over the entries 0 < x < sqrt(2); what rounding left below 0 counts as 0. */
+TK_INLINE double tk_x_log_x_body(const double *x, ptrdiff_t n)
+{
+    double sum = 0.0;
+#pragma omp simd reduction(+ : sum) simdlen(8)
+    for (ptrdiff_t j = 0; j < n; j++) {
+        const double v = x[j] > 1e-300 ? x[j] : 1.0;
+        sum -= v * tk_log(1.0 / v);
+    }
+    return sum;
+}
+TK_DISPATCH(double, tk_x_log_x, (const double *x, ptrdiff_t n), (x, n))
 
 #endif

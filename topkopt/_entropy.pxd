@@ -16,3 +16,6 @@ cdef double prox_entropy_row(const real* b, real* x, Py_ssize_t n, double alpha,
 #                                                                            IN b, OUT x (may be b)
 cdef double prox_topk_entropy_row(const real* b, real* x, Py_ssize_t n, double alpha, Py_ssize_t k,
                                   double start, double* work) noexcept nogil
+
+# sum of x log x over the entries 0 < x < sqrt(2); what rounding left below 0 counts as 0. IN x
+cdef double x_log_x_sum(const double* x, Py_ssize_t n) noexcept nogil

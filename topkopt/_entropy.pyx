@@ -33,6 +33,7 @@ cdef extern from "_entropy.h" nogil:
         double capped
     tk_totals tk_entropy_pass(const double* b, double t, double cap, double* w, Py_ssize_t n,
                               bint exponential)
+    double tk_x_log_x(const double* x, Py_ssize_t n)
     tk_totals tk_entropy_move(double* w, double r, double cap, Py_ssize_t n, bint exponential)
 
 cdef enum:
@@ -46,6 +47,10 @@ cdef enum:
 cdef double SHORT_STEP = 3e-4
 # After a step this short the next one would be below rounding.
 cdef double LAST_STEP = 1e-8
+
+
+cdef double x_log_x_sum(const double* x, Py_ssize_t n) noexcept nogil:
+    return tk_x_log_x(x, n)
 
 
 cdef inline double inverse(double v, bint exponential) noexcept nogil:

@@ -7,14 +7,15 @@ The root is bracketed; an entry whose clip no longer depends on where in the bra
 leaves the list for good (Kiwiel 2008), so the work is a few passes over ever shorter lists.
 """
 from libc.float cimport DBL_EPSILON
-from libc.math cimport INFINITY, fabs
+from libc.math cimport INFINITY, NAN, fabs
 from libc.stdlib cimport free, malloc
 
 from topkopt._real cimport real
-from topkopt._select cimport Threshold, clip_row, gather_above, row_max, strided_maxima
+from topkopt._select cimport Threshold, clip_row, gather_above, row_max, row_sum, strided_maxima
 
 cdef enum:
     PARTS = 32         # of a row, whose maxima give a lower bound on its threshold
+    FAR = 16           # totals between the largest entry and the root
     NEWTON_STEPS = 8   # then every other step is a pivot, so that the list shrinks geometrically
 
 
@@ -72,24 +73,26 @@ cdef inline Py_ssize_t settle(const double* entries, double* b, double* lo, doub
 
 
 cdef inline double fix_variables(const double* entries, double* b, double* lo, double* hi,
-                                 Py_ssize_t step, Py_ssize_t n,
-                                 double total, double slope) noexcept nogil:
+                                 Py_ssize_t step, Py_ssize_t n, double total, double slope,
+                                 double guess) noexcept nogil:
     # IN entries. TEMP b (may be entries), lo, hi. step = 0: one pair of bounds for all entries.
+    # guess: where to start, NaN for the root of the piece on which every entry is free.
     # Every comparison is of t with a breakpoint b - lo or b - hi, rounded the same way each time,
     # so that an entry that is not settled always has a breakpoint strictly inside the bracket.
     # A piece of the function is told by how many entries are free and how many sit at hi: both
     # "free or at hi" and "at hi" shrink as t grows, so equal counts mean equal sets.
-    cdef double left = -INFINITY, right = INFINITY, excess, rate, t = -total, root
-    cdef Py_ssize_t j, n_free, n_upper, n_settled, piece_free = n, piece_upper = 0, steps = 0
+    cdef double left = -INFINITY, right = INFINITY, excess, rate, t = guess, root
+    cdef Py_ssize_t n_free, n_upper, n_settled, piece_free = n, piece_upper = 0, steps = 0
     cdef bint use_root
     cdef Settled settled
     settled.total = -total
     settled.sum_free = 0.0
     settled.n_free = 0
     settled.n_upper = 0
-    for j in range(n):
-        t += entries[j]
-    t /= n + slope
+    if t != t:
+        t = (row_sum(entries, n) - total) / (n + slope)
+    else:
+        piece_free = -1
     while True:
         n_free = settled.n_free
         n_upper = settled.n_upper
@@ -136,14 +139,14 @@ cdef inline double fix_variables(const double* entries, double* b, double* lo, d
 
 cdef double fix_boxed(double* b, double* lo, double* hi, Py_ssize_t n,
                       double total, double slope) noexcept nogil:
-    return fix_variables(b, b, lo, hi, 1, n, total, slope)
+    return fix_variables(b, b, lo, hi, 1, n, total, slope, NAN)
 
 
 cdef double fix_capped(const double* b, Py_ssize_t n, double cap, double total, double slope,
-                       double* temp) noexcept nogil:
+                       double guess, double* temp) noexcept nogil:
     # TEMP temp: n doubles (may be b)
     cdef double zero = 0.0
-    return fix_variables(b, temp, &zero, &cap, 0, n, total, slope)
+    return fix_variables(b, temp, &zero, &cap, 0, n, total, slope, guess)
 
 
 cdef Py_ssize_t gather_candidates(const real* b, Py_ssize_t n, double cap, double total,
@@ -161,17 +164,39 @@ cdef Py_ssize_t gather_candidates(const real* b, Py_ssize_t n, double cap, doubl
         shift[0] = row_max(<const double*>kept, parts)
         m = gather_above(<const double*>kept, parts, -INFINITY, shift[0], kept)
         if m * cap > total:
-            offset = fix_capped(kept, m, cap, total, 0.0, kept)
+            offset = fix_capped(kept, m, cap, total, 0.0, NAN, kept)
             offset -= 2 * DBL_EPSILON * (fabs(shift[0]) + fabs(offset))  # to lose no entry
             cut = shift[0] + offset
     return gather_above(b, n, cut, shift[0], kept)
 
 
+cdef bint threshold_near(const real* b, Py_ssize_t n, double cap, double total, double guess,
+                         double* work, Py_ssize_t* n_kept, Threshold* t) noexcept nogil:
+    # Looks only at the entries from a little below a guess of the root, and relative to it.
+    # Returns whether these were enough. OUT t, work, n_kept: as in capped_threshold
+    cdef double margin = 0.5 * min(cap, total)
+    t.shift = guess
+    n_kept[0] = gather_above(b, n, guess - margin, guess, work)
+    if not n_kept[0] * cap > total:
+        return False
+    t.offset = fix_capped(work, n_kept[0], cap, total, 0.0, 0.0, work + n)
+    return t.offset >= -margin
+
+
 cdef Threshold capped_threshold(const real* b, Py_ssize_t n, double cap, double total,
-                                double* work, Py_ssize_t* n_kept) noexcept nogil:
-    cdef Threshold t
-    n_kept[0] = gather_candidates(b, n, cap, total, work, &t.shift)
-    t.offset = fix_capped(work, n_kept[0], cap, total, 0.0, work + n)
+                                double* start, double* work, Py_ssize_t* n_kept) noexcept nogil:
+    cdef Threshold t, near
+    if start == NULL or not threshold_near(b, n, cap, total, start[0], work, n_kept, &t):
+        n_kept[0] = gather_candidates(b, n, cap, total, work, &t.shift)
+        t.offset = fix_capped(work, n_kept[0], cap, total, 0.0, NAN, work + n)
+        if -t.offset > FAR * total:
+            # Entries far below the largest lost digits when that was subtracted.
+            if threshold_near(b, n, cap, total, t.shift + t.offset, work, n_kept, &near):
+                t = near
+            else:
+                n_kept[0] = gather_candidates(b, n, cap, total, work, &t.shift)
+    if start != NULL:
+        start[0] = t.shift + t.offset
     return t
 
 
@@ -179,11 +204,12 @@ cdef double biased_offset(const double* entries, Py_ssize_t n, double shift, dou
                           double* temp) noexcept nogil:
     if bias == 0.0 or n == 0:
         return -shift
-    return fix_capped(entries, n, INFINITY, shift / bias, 1.0 / bias, temp)
+    return fix_capped(entries, n, INFINITY, shift / bias, 1.0 / bias, NAN, temp)
 
 
 cdef Threshold knapsack_threshold(const real* b, Py_ssize_t n, double lo, double hi, double total,
-                                  bint equality, double bias, double* work) noexcept nogil:
+                                  bint equality, double bias, double* start,
+                                  double* work) noexcept nogil:
     cdef Threshold t
     cdef Py_ssize_t m
     cdef double cap = hi - lo, spare = total - n * lo
@@ -194,7 +220,7 @@ cdef Threshold knapsack_threshold(const real* b, Py_ssize_t n, double lo, double
         t.offset = -lo
         return t
     if equality or n * hi > total:
-        t = capped_threshold(b, n, cap, spare, work, &m)
+        t = capped_threshold(b, n, cap, spare, start, work, &m)
         t.offset -= lo
         if equality or t.shift + t.offset >= bias * total:
             return t
@@ -203,7 +229,8 @@ cdef Threshold knapsack_threshold(const real* b, Py_ssize_t n, double lo, double
         m = gather_above(b, n, -INFINITY, t.shift, work)
     if bias > 0.0:
         # The sum stays below total and is t / bias, here written for the shifted entries.
-        t.offset = fix_capped(work, m, cap, (t.shift - lo) / bias - n * lo, 1.0 / bias, work) - lo
+        t.offset = fix_capped(work, m, cap, (t.shift - lo) / bias - n * lo, 1.0 / bias, NAN,
+                              work) - lo
     else:
         t.shift = 0.0
         t.offset = 0.0
@@ -260,7 +287,8 @@ def project_capped_rows(const real[:, ::1] b, real[:, ::1] x, double lo, double 
     with nogil:
         for i in range(b.shape[0]):
             clip_row(&b[i, 0], &x[i, 0], n,
-                     knapsack_threshold(&b[i, 0], n, lo, hi, total, equality, bias, work), lo, hi)
+                     knapsack_threshold(&b[i, 0], n, lo, hi, total, equality, bias, NULL, work),
+                     lo, hi)
     free(work)
 
 

@@ -15,8 +15,8 @@ cdef class Loss:
 
     cdef Py_ssize_t work_size(self, Py_ssize_t m) noexcept nogil
 
-    # L(s)
-    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m,
+    # L(s). INOUT start: where the last evaluation for this example ended, NaN at first
+    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
                           double* work) noexcept nogil
 
     # L*(v), for a v that is in its domain but for rounding
@@ -29,6 +29,6 @@ cdef class Loss:
 
     # OUT v: the minimiser of L*(v) - <q,v> + alpha/2 <v,v>. With alpha = 0 it is the gradient of
     # L at q; with alpha = kappa C, the dual step is a = -C v.
-    # INOUT start: where the last search for this example ended, NaN at first
+    # INOUT start: where the last search for this example ended, NaN at first (not that of values)
     cdef void row_prox(self, const double* q, Labels y, Py_ssize_t m, double alpha, double* v,
                        double* start, double* work) noexcept nogil

@@ -13,12 +13,14 @@ import numpy as np
 from libc.float cimport DBL_EPSILON, DBL_MIN
 from libc.math cimport INFINITY, NAN, exp, fabs, fmax, log, log1p
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 
 from topkopt._bipartite cimport BIPARTITE_WORK, project_bipartite_row
 from topkopt._entropy cimport (ENTROPY_WORK, TOPK_ENTROPY_WORK, prox_entropy_row,
-                               prox_topk_entropy_row)
+                               prox_topk_entropy_row, x_log_x_sum)
 from topkopt._lambert cimport exp_row, lambertw_exp_scalar
-from topkopt._select cimport heap_pop, heapify, rank_of, row_max
+from topkopt._select cimport (heap_pop, heapify, rank_of, row_dot, row_max, row_max_abs,
+                              row_sum)
 from topkopt._topk cimport (TOPK_ALPHA, TOPK_BETA, TOPK_LABEL, TOPK_WORK, TopKKind,
                             project_topk_row)
 from topkopt._weighted cimport WEIGHTED_WORK, project_weighted_row
@@ -36,6 +38,7 @@ cdef enum What:
     GRADIENT
     CONJUGATE
 
+cdef double PLAIN_ALPHA = 1e3    # up to this alpha the softmax step loses at most 3 digits
 cdef double DOMAIN_SLACK = 1e-9  # of rounding, forgiven outside a domain of size 1
 
 
@@ -52,43 +55,11 @@ cdef inline void take_others(const double* s, Py_ssize_t y, Py_ssize_t m, double
         others[j - 1] = (s[j] - own) + margin
 
 
-cdef inline double put_others(const double* p, Py_ssize_t y, Py_ssize_t m,
-                              double* v) noexcept nogil:
-    # OUT v: p on the others, -<1,p> on the label; returns <1,p>
-    cdef Py_ssize_t j
-    cdef double total = 0.0
-    for j in range(y):
-        v[j] = p[j]
-        total += p[j]
-    for j in range(y + 1, m):
-        v[j] = p[j - 1]
-        total += p[j - 1]
-    v[y] = -total
-    return total
-
-
-cdef inline double dot(const double* a, const double* b, Py_ssize_t n) noexcept nogil:
-    cdef double total = 0.0
-    cdef Py_ssize_t j
-    for j in range(n):
-        total += a[j] * b[j]
-    return total
-
-
-cdef inline double total_of(const double* a, Py_ssize_t n) noexcept nogil:
-    cdef double total = 0.0
-    cdef Py_ssize_t j
-    for j in range(n):
-        total += a[j]
-    return total
-
-
-cdef inline double largest_size(const double* a, Py_ssize_t n) noexcept nogil:
-    cdef double largest = 0.0
-    cdef Py_ssize_t j
-    for j in range(n):
-        largest = fmax(largest, fabs(a[j]))
-    return largest
+cdef inline void put_others(const double* p, Py_ssize_t y, Py_ssize_t m, double* v) noexcept nogil:
+    # OUT v: p on the others, -<1,p> on the label
+    memcpy(v, p, y * sizeof(double))
+    memcpy(v + y + 1, p + y, (m - 1 - y) * sizeof(double))
+    v[y] = -row_sum(p, m - 1)
 
 
 cdef inline double x_log_x(double x) noexcept nogil:
@@ -173,7 +144,7 @@ cdef class Loss:
     cdef Py_ssize_t work_size(self, Py_ssize_t m) noexcept nogil:
         return 0
 
-    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m,
+    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
                           double* work) noexcept nogil:
         return NAN
 
@@ -267,7 +238,8 @@ cdef class Loss:
                 y.index = &label_index[0] + label_start[i]
                 y.n = label_start[i + 1] - label_start[i]
                 if what == VALUE:
-                    out[i, 0] = self.row_value(&scores[i, 0], y, m, work)
+                    start = NAN
+                    out[i, 0] = self.row_value(&scores[i, 0], y, m, &start, work)
                 elif what == GRADIENT:
                     start = NAN
                     self.row_prox(&scores[i, 0], y, m, 0.0, &out[i, 0], &start, work)
@@ -309,7 +281,7 @@ cdef class MaxMargin(Loss):
         self.convex = True
 
     # OUT x: the point of the set closest to b, with the bias term; x may be b
-    cdef void project(self, const double* b, double* x, Py_ssize_t n, double bias,
+    cdef void project(self, const double* b, double* x, Py_ssize_t n, double bias, double* start,
                       double* work) noexcept nogil:
         pass
 
@@ -318,30 +290,32 @@ cdef class MaxMargin(Loss):
         pass
 
     # OUT p: the point that maximises <h,p> less the quadratic terms of alpha and the smoothing
-    cdef void best(self, const double* h, double* p, Py_ssize_t n, double alpha,
+    cdef void best(self, const double* h, double* p, Py_ssize_t n, double alpha, double* start,
                    double* work) noexcept nogil:
         cdef double curvature = alpha + self.smoothing
         cdef Py_ssize_t j
-        if curvature <= DBL_EPSILON * largest_size(h, n):   # the quadratic is lost in rounding
+        if curvature <= DBL_EPSILON * row_max_abs(h, n):   # the quadratic is lost in rounding
             self.vertex(h, p, n, work)
             return
         for j in range(n):
             p[j] = h[j] / curvature
-        self.project(p, p, n, 1.0 if self.all_slots else alpha / curvature, work)
+        self.project(p, p, n, 1.0 if self.all_slots else alpha / curvature, start, work)
 
     cdef double penalty(self, const double* p, Py_ssize_t n, double total) noexcept nogil:
+        cdef double square
         if self.smoothing == 0.0:
             return 0.0
-        return 0.5 * self.smoothing * (dot(p, p, n) + (total * total if self.all_slots else 0.0))
+        square = row_dot(p, p, n) + (total * total if self.all_slots else 0.0)
+        return 0.5 * self.smoothing * square
 
-    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m,
+    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
                           double* work) noexcept nogil:
         cdef Py_ssize_t n = m - 1
         cdef double* h = work
         cdef double* p = work + n
         take_others(s, y.index[0], m, 1.0, h)
-        self.best(h, p, n, 0.0, work + 2 * n)
-        return dot(h, p, n) - self.penalty(p, n, total_of(p, n))
+        self.best(h, p, n, 0.0, start, work + 2 * n)
+        return row_dot(h, p, n) - self.penalty(p, n, row_sum(p, n))
 
     cdef double row_conjugate(self, const double* v, Labels y, Py_ssize_t m,
                               double* work) noexcept nogil:
@@ -350,7 +324,7 @@ cdef class MaxMargin(Loss):
         cdef double square
         if self.smoothing == 0.0:
             return v[own]
-        square = dot(v, v, m) - (0.0 if self.all_slots else v[own] * v[own])
+        square = row_dot(v, v, m) - (0.0 if self.all_slots else v[own] * v[own])
         return v[own] + 0.5 * self.smoothing * square
 
     cdef double row_violation(self, const double* v, Labels y, Py_ssize_t m,
@@ -361,8 +335,8 @@ cdef class MaxMargin(Loss):
         cdef double* inside = work + n
         cdef double far
         take_others(v, y.index[0], m, v[y.index[0]], p)
-        far = fabs(v[y.index[0]] + total_of(p, n))
-        self.project(p, inside, n, 0.0, work + 2 * n)
+        far = fabs(v[y.index[0]] + row_sum(p, n))
+        self.project(p, inside, n, 0.0, NULL, work + 2 * n)
         for j in range(n):
             far = fmax(far, fabs(p[j] - inside[j]))
         return far
@@ -371,7 +345,7 @@ cdef class MaxMargin(Loss):
                        double* start, double* work) noexcept nogil:
         cdef Py_ssize_t n = m - 1
         take_others(q, y.index[0], m, 1.0, work)
-        self.best(work, work + n, n, alpha, work + 2 * n)
+        self.best(work, work + n, n, alpha, start, work + 2 * n)
         put_others(work + n, y.index[0], m, v)
 
 
@@ -431,17 +405,17 @@ cdef class TopKHinge(MaxMargin):
     cdef Py_ssize_t work_size(self, Py_ssize_t m) noexcept nogil:
         return (2 + max(<Py_ssize_t>TOPK_WORK, 4)) * m
 
-    cdef void project(self, const double* b, double* x, Py_ssize_t n, double bias,
+    cdef void project(self, const double* b, double* x, Py_ssize_t n, double bias, double* start,
                       double* work) noexcept nogil:
-        project_topk_row(b, x, n, self.k, 1.0, self.code, bias, work)
+        project_topk_row(b, x, n, self.k, 1.0, self.code, bias, start, work)
 
-    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m,
+    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
                           double* work) noexcept nogil:
         cdef Py_ssize_t j, n = m - 1, k = self.k
         cdef double* top = work + n
         cdef double total = 0.0
         if self.smoothing > 0.0:
-            return MaxMargin.row_value(self, s, y, m, work)
+            return MaxMargin.row_value(self, s, y, m, start, work)
         take_others(s, y.index[0], m, 1.0, work)
         if k == 1:
             return fmax(0.0, row_max(<const double*>work, n))
@@ -460,7 +434,7 @@ cdef class TopKHinge(MaxMargin):
         for j in range(n):
             if self.code == TOPK_BETA and h[j] <= 0.0:
                 p[j] = 0.0
-        if self.code != TOPK_BETA and dot(h, p, n) <= 0.0:
+        if self.code != TOPK_BETA and row_dot(h, p, n) <= 0.0:
             for j in range(n):
                 p[j] = 0.0
 
@@ -544,14 +518,14 @@ cdef class WeightedTopKHinge(MaxMargin):
     cdef Py_ssize_t work_size(self, Py_ssize_t m) noexcept nogil:
         return (2 + WEIGHTED_WORK) * m
 
-    cdef void project(self, const double* b, double* x, Py_ssize_t n, double bias,
+    cdef void project(self, const double* b, double* x, Py_ssize_t n, double bias, double* start,
                       double* work) noexcept nogil:
         project_weighted_row(b, x, n, &self.w[0], self.w.shape[0], 1.0, self.label, bias, work)
 
     cdef void vertex(self, const double* h, double* p, Py_ssize_t n, double* work) noexcept nogil:
         cdef Py_ssize_t j
         weigh_largest(h, p, n, &self.w[0], self.w.shape[0], self.label, work)
-        if dot(h, p, n) <= 0.0:
+        if row_dot(h, p, n) <= 0.0:
             for j in range(n):
                 p[j] = 0.0
 
@@ -596,27 +570,24 @@ cdef class TopKEntropy(Loss):
     cdef Py_ssize_t work_size(self, Py_ssize_t m) noexcept nogil:
         return (2 + max(<Py_ssize_t>TOPK_ENTROPY_WORK, <Py_ssize_t>ENTROPY_WORK)) * m
 
-    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m,
+    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
                           double* work) noexcept nogil:
         cdef Py_ssize_t j, n = m - 1
         cdef double* q = work + n
-        cdef double largest, t
+        cdef double largest = 0.0, cap = 1.0 / self.k, t
         if self.k == 1:
             return log_sum_exp(s, m, work) - s[y.index[0]]
         take_others(s, y.index[0], m, 0.0, work)
-        prox_entropy_row(<const double*>work, q, n, 0.0, 1.0, 1.0 / self.k, NAN, q + n)
-        largest = 0.0
-        for j in range(n):
-            largest += work[j] * q[j] - x_log_x(q[j])
+        t = prox_entropy_row(<const double*>work, q, n, 0.0, 1.0, cap, start[0], q + n)
+        start[0] = t
+        for j in range(n):      # log q_j = u_j - t below the cap
+            largest += t * q[j] if q[j] < cap else (work[j] + log(<double>self.k)) * cap
         return log1p_exp(largest)
 
     cdef double row_conjugate(self, const double* v, Labels y, Py_ssize_t m,
                               double* work) noexcept nogil:
-        cdef Py_ssize_t j
-        cdef double total = shifted_x_log_x(v[y.index[0]])
-        for j in range(m):
-            total += x_log_x(v[j])      # the label's entry is negative and counts as 0
-        return total
+        # the label's entry of v is negative and counts as 0 in the sum
+        return shifted_x_log_x(v[y.index[0]]) + x_log_x_sum(v, m)
 
     cdef double row_violation(self, const double* v, Labels y, Py_ssize_t m,
                               double* work) noexcept nogil:
@@ -624,8 +595,9 @@ cdef class TopKEntropy(Loss):
         cdef double* inside = work + n
         cdef double far
         take_others(v, y.index[0], m, v[y.index[0]], work)
-        far = fabs(v[y.index[0]] + total_of(work, n))
-        project_topk_row(<const double*>work, inside, n, self.k, 1.0, TOPK_ALPHA, 0.0, inside + n)
+        far = fabs(v[y.index[0]] + row_sum(work, n))
+        project_topk_row(<const double*>work, inside, n, self.k, 1.0, TOPK_ALPHA, 0.0, NULL,
+                         inside + n)
         for j in range(n):
             far = fmax(far, fabs(work[j] - inside[j]))
         return far
@@ -656,6 +628,22 @@ cdef class Softmax(TopKEntropy):
 
     def _parameters(self):
         return ()
+
+    cdef void row_prox(self, const double* q, Labels y, Py_ssize_t m, double alpha, double* v,
+                       double* start, double* work) noexcept nogil:
+        # With k = 1 the label is one more entry of the simplex, and no cap is looked for. But
+        # its alpha swallows digits of the others when it is large.
+        cdef Py_ssize_t j, own = y.index[0]
+        if alpha > PLAIN_ALPHA:
+            TopKEntropy.row_prox(self, q, y, m, alpha, v, start, work)
+            return
+        for j in range(m):
+            work[j] = q[j] - q[own]
+        work[own] = alpha
+        start[0] = prox_entropy_row(<const double*>work, v, m, alpha, 1.0, INFINITY, start[0],
+                                    work + m)
+        v[own] = 0.0
+        v[own] = -row_sum(v, m)
 
 
 cdef class TruncatedTopKEntropy(Loss):
@@ -698,7 +686,6 @@ cdef class TruncatedTopKEntropy(Loss):
         # OUT work[:m - 1]: u, with the k - 1 largest at -inf; returns the value. TEMP work: 5 m
         cdef Py_ssize_t j, n = m - 1, left = self.k - 1
         cdef double* top = work + n
-        cdef double largest
         take_others(s, y.index[0], m, 0.0, work)
         if left > 0:
             take_largest(work, n, self.k, top, top + n)
@@ -712,7 +699,7 @@ cdef class TruncatedTopKEntropy(Loss):
                     left -= 1
         return log1p_exp(log_sum_exp(work, n, top))
 
-    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m,
+    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
                           double* work) noexcept nogil:
         return self.truncate(s, y, m, work)
 
@@ -744,7 +731,7 @@ cdef class OneVsAll(Loss):
         # The p that minimises conjugate(-p) + z p + alpha/2 p^2
         return NAN
 
-    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m,
+    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
                           double* work) noexcept nogil:
         cdef Py_ssize_t j, label = 0
         cdef double total = 0.0
@@ -842,7 +829,7 @@ cdef class OneVsAllLogistic(OneVsAll):
         # method turns an error e into e^2/2 at most.
         cdef double b = -z, u = 0.0, half = 0.5 * alpha, e = 0.0, p = 0.0, change, lift
         cdef bint turned = b > half
-        cdef int i
+        cdef int _
         if turned:
             b = alpha - b
         u = b
@@ -850,7 +837,7 @@ cdef class OneVsAllLogistic(OneVsAll):
             lift = log(half)
             e = lambertw_exp_scalar(b + lift)
             u = min(0.0, b - e if e < 1.0 else log(e) - lift)
-        for i in range(NEWTON_STEPS):
+        for _ in range(NEWTON_STEPS):
             e = exp(u)
             p = e / (1.0 + e)
             change = (u + alpha * p - b) / (1.0 + alpha * p / (1.0 + e))
@@ -917,7 +904,7 @@ cdef class MultilabelHinge(Loss):
         # OUT p: the maximiser of <b,p> - (alpha + smoothing)/2 <p,p> on the bipartite simplex
         cdef double curvature = alpha + self.smoothing
         cdef Py_ssize_t j, first = 0, second = n
-        if curvature > DBL_EPSILON * largest_size(b, m):
+        if curvature > DBL_EPSILON * row_max_abs(b, m):
             for j in range(m):
                 p[j] = b[j] / curvature
             project_bipartite_row(<const double*>p, n, <const double*>p + n, m - n, 1.0,
@@ -933,14 +920,14 @@ cdef class MultilabelHinge(Loss):
             p[first] = 1.0
             p[second] = 1.0
 
-    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m,
+    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
                           double* work) noexcept nogil:
         cdef double* p = work + m
         if y.n == 0 or y.n == m:
             return 0.0
         self.split(s, y, m, work)
         self.best(work, y.n, m, 0.0, p, p + m)
-        return dot(work, p, m) - 0.5 * self.smoothing * dot(p, p, m)
+        return row_dot(work, p, m) - 0.5 * self.smoothing * row_dot(p, p, m)
 
     cdef double row_conjugate(self, const double* v, Labels y, Py_ssize_t m,
                               double* work) noexcept nogil:
@@ -948,7 +935,7 @@ cdef class MultilabelHinge(Loss):
         cdef Py_ssize_t j
         for j in range(y.n):
             total += v[y.index[j]]
-        return total + 0.5 * self.smoothing * dot(v, v, m)
+        return total + 0.5 * self.smoothing * row_dot(v, v, m)
 
     cdef double row_violation(self, const double* v, Labels y, Py_ssize_t m,
                               double* work) noexcept nogil:
@@ -956,7 +943,7 @@ cdef class MultilabelHinge(Loss):
         cdef double* inside = work + m
         cdef double far = 0.0
         if y.n == 0 or y.n == m:
-            return largest_size(v, m)
+            return row_max_abs(v, m)
         for j in range(m):
             if is_label(y, j, &label):
                 work[label - 1] = -v[j]
@@ -1008,7 +995,7 @@ cdef class MultilabelSoftmax(Loss):
     cdef Py_ssize_t work_size(self, Py_ssize_t m) noexcept nogil:
         return (1 + ENTROPY_WORK) * m
 
-    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m,
+    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
                           double* work) noexcept nogil:
         cdef double mean = 0.0
         cdef Py_ssize_t j
@@ -1026,20 +1013,20 @@ cdef class MultilabelSoftmax(Loss):
         cdef double total = 0.0, n = y.n
         if y.n == 0 or y.n == m:
             return 0.0
-        for j in range(m):
-            if is_label(y, j, &label):
-                total += (shifted_x_log_x(n * v[j]) - (1.0 + n * v[j]) * log(n)) / n
-            else:
-                total += x_log_x(v[j])
-        return total
+        memcpy(work, v, m * sizeof(double))
+        for j in range(y.n):
+            label = y.index[j]
+            work[label] = 0.0
+            total += (shifted_x_log_x(n * v[label]) - (1.0 + n * v[label]) * log(n)) / n
+        return total + x_log_x_sum(work, m)
 
     cdef double row_violation(self, const double* v, Labels y, Py_ssize_t m,
                               double* work) noexcept nogil:
         cdef Py_ssize_t j, label = 0
         cdef double far
         if y.n == 0 or y.n == m:
-            return largest_size(v, m)
-        far = fabs(total_of(v, m))
+            return row_max_abs(v, m)
+        far = fabs(row_sum(v, m))
         for j in range(m):
             far = fmax(far, -v[j] - 1.0 / y.n if is_label(y, j, &label) else -v[j])
         return far

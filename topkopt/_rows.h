@@ -108,6 +108,42 @@
             axpy_##NAME##_body(m, x[j], w + j * m, s);                                           \
     }                                                                                            \
                                                                                                  \
+    /* W += x d', the converse of combine */                                                     \
+    TK_INLINE void spread_##NAME##_body(const REAL *x, ptrdiff_t n, const REAL *d, ptrdiff_t m,  \
+                                        REAL *w)                                                 \
+    {                                                                                            \
+        for (ptrdiff_t j = 0; j < n; j++)                                                        \
+            axpy_##NAME##_body(m, x[j], d, w + j * m);                                           \
+    }                                                                                            \
+                                                                                                 \
+    /* q = s - factor a */                                                                       \
+    TK_INLINE void without_##NAME##_body(const REAL *s, double factor, const REAL *a,            \
+                                         ptrdiff_t n, double *q)                                 \
+    {                                                                                            \
+        _Pragma("omp simd")                                                                      \
+        for (ptrdiff_t j = 0; j < n; j++)                                                        \
+            q[j] = s[j] - factor * a[j];                                                         \
+    }                                                                                            \
+                                                                                                 \
+    /* INOUT a: becomes -factor v. OUT d: the change, index: where it is not zero (n + 1        \
+       entries); returns how often */                                                            \
+    TK_INLINE ptrdiff_t replace_##NAME##_body(const double *v, double factor, ptrdiff_t n,       \
+                                              REAL *a, REAL *d, int32_t *index)                  \
+    {                                                                                            \
+        ptrdiff_t nonzero = 0;                                                                   \
+        _Pragma("omp simd")                                                                      \
+        for (ptrdiff_t j = 0; j < n; j++) {                                                      \
+            const REAL next = (REAL)(-factor * v[j]);                                            \
+            d[j] = next - a[j];                                                                  \
+            a[j] = next;                                                                         \
+        }                                                                                        \
+        for (ptrdiff_t j = 0; j < n; j++) {                                                      \
+            index[nonzero] = (int32_t)j;                                                         \
+            nonzero += d[j] != 0;                                                                \
+        }                                                                                        \
+        return nonzero;                                                                          \
+    }                                                                                            \
+                                                                                                 \
     TK_INLINE int all_finite_##NAME##_body(const REAL *b, ptrdiff_t n)                      \
     {                                                                                            \
         REAL sum = 0; /* b - b is NaN for NaN and the infinities, 0 for the others */            \
@@ -135,10 +171,50 @@
     TK_DISPATCH(void, combine_##NAME,                                                            \
                 (const REAL *x, ptrdiff_t n, const REAL *w, ptrdiff_t m, REAL *s),               \
                 (x, n, w, m, s))                                                                 \
+    TK_DISPATCH(void, spread_##NAME,                                                             \
+                (const REAL *x, ptrdiff_t n, const REAL *d, ptrdiff_t m, REAL *w),               \
+                (x, n, d, m, w))                                                                 \
+    TK_DISPATCH(void, without_##NAME,                                                            \
+                (const REAL *s, double factor, const REAL *a, ptrdiff_t n, double *q),           \
+                (s, factor, a, n, q))                                                            \
+    TK_DISPATCH(ptrdiff_t, replace_##NAME,                                                       \
+                (const double *v, double factor, ptrdiff_t n, REAL *a, REAL *d, int32_t *index), \
+                (v, factor, n, a, d, index))                                                     \
     TK_DISPATCH(int, all_finite_##NAME, (const REAL *b, ptrdiff_t n), (b, n))
 
 DEFINE_ROWS(float, f32)
 DEFINE_ROWS(double, f64)
+
+TK_INLINE double sum_body(const double *b, ptrdiff_t n)
+{
+    double sum = 0.0;
+#pragma omp simd reduction(+ : sum) simdlen(8)
+    for (ptrdiff_t j = 0; j < n; j++)
+        sum += b[j];
+    return sum;
+}
+
+TK_INLINE double dot_body(const double *a, const double *b, ptrdiff_t n)
+{
+    double sum = 0.0;
+#pragma omp simd reduction(+ : sum) simdlen(8)
+    for (ptrdiff_t j = 0; j < n; j++)
+        sum += a[j] * b[j];
+    return sum;
+}
+
+TK_INLINE double max_abs_body(const double *b, ptrdiff_t n)
+{
+    double m = 0.0;
+#pragma omp simd reduction(max : m) simdlen(8)
+    for (ptrdiff_t j = 0; j < n; j++)
+        m = fabs(b[j]) > m ? fabs(b[j]) : m;
+    return m;
+}
+
+TK_DISPATCH(double, sum, (const double *b, ptrdiff_t n), (b, n))
+TK_DISPATCH(double, dot, (const double *a, const double *b, ptrdiff_t n), (a, b, n))
+TK_DISPATCH(double, max_abs, (const double *b, ptrdiff_t n), (b, n))
 
 /* What a knapsack needs to know of its entries at a threshold t: the sum of clip(b - t, lo, hi),
  * and how many entries are strictly between their bounds or at the upper one. Comparisons are of

@@ -14,11 +14,12 @@ from libc.stdint cimport int32_t, int64_t
 from topkopt._blas cimport gemm
 from topkopt._losses cimport Labels, Loss
 from topkopt._real cimport real
-from topkopt._select cimport axpy_row, combine_rows
+from topkopt._select cimport (axpy_row, combine_rows, replace_row, row_dot, spread_rows,
+                              without_row)
 
 cdef enum:
     RUN = 16            # steps between two matrix products that correct the rest of a block
-    SPARSE_SHARE = 4    # a change of a block is sparse when at most this part of it is not zero
+    SPARSE_SHARE = 16   # a change is sparse when at most this part of it is not zero
 
 ctypedef fused integer:
     int32_t
@@ -48,7 +49,8 @@ cdef class Examples:
     cdef const Py_ssize_t[::1] label_start
     cdef const double[::1] cost
     cdef const double[::1] square_norm
-    cdef double[::1] start      # where the search of each example's last step ended
+    cdef double[::1] start          # where the search of each example's last step ended
+    cdef double[::1] value_start    # and that of its last value
     cdef double[::1] scratch
 
     def __init__(self, Loss loss, label_index, label_start, cost, square_norm, n_classes):
@@ -60,6 +62,7 @@ cdef class Examples:
         self.square_norm = square_norm
         self.n_classes = n_classes
         self.start = np.full(len(cost), NAN)
+        self.value_start = np.full(len(cost), NAN)
         self.scratch = np.empty(2 * n_classes + loss.work_size(n_classes) + 1)
 
     cdef Labels labels(self, Py_ssize_t i) noexcept nogil:
@@ -100,21 +103,12 @@ cdef inline void add_change(const Change* change, real factor, const real* d, re
 cdef void update_block(Examples examples, Py_ssize_t i, const real* s, real* a, real* d,
                        Change* change) noexcept nogil:
     # One step of example i. IN s: its scores. INOUT a: its dual block. OUT d: the change of a
-    cdef Py_ssize_t j, n_nonzero = 0, m = examples.n_classes
+    cdef Py_ssize_t m = examples.n_classes
     cdef double* q = &examples.scratch[0]
     cdef double* v = q + m
-    cdef double kappa = examples.square_norm[i], cost = examples.cost[i]
-    cdef real new
-    for j in range(m):
-        q[j] = s[j] - kappa * a[j]
+    without_row(s, examples.square_norm[i], <const real*>a, m, q)
     examples.step(i, q, v, v + m)
-    for j in range(m):
-        new = <real>(-cost * v[j])
-        d[j] = new - a[j]
-        a[j] = new
-        change.index[n_nonzero] = <int32_t>j
-        n_nonzero += d[j] != 0
-    change.n_nonzero = n_nonzero
+    change.n_nonzero = replace_row(v, examples.cost[i], m, a, d, change.index)
 
 
 cdef void walk_block(Examples examples, const Py_ssize_t* rows, Py_ssize_t n_rows, real* s,
@@ -133,8 +127,8 @@ cdef void walk_block(Examples examples, const Py_ssize_t* rows, Py_ssize_t n_row
                          &changes[i - first])
         if last < n_rows:
             # S[last:] += G[last:, first:last] @ D[first:last]
-            gemm(False, False, n_rows - last, m, last - first, <real>1, gram + last * n_rows + first,
-                 n_rows, d + first * m, m, <real>1, s + last * m, m)
+            gemm(False, False, n_rows - last, m, last - first, <real>1,
+                 gram + last * n_rows + first, n_rows, d + first * m, m, <real>1, s + last * m, m)
 
 
 cdef inline void copy_row(const real[:, :] x, Py_ssize_t i, real* row) noexcept nogil:
@@ -169,8 +163,12 @@ def dense_epoch(Examples examples, const real[:, :] x, real[:, ::1] w, real[:, :
                 combine_rows(&xb[0, 0], n_features, &w[0, 0], m, &s[0, 0])
                 update_block(examples, order[first], &s[0, 0], &a[order[first], 0], &d[0, 0],
                              &changes[0])
-                for i in range(n_features):
-                    add_change(&changes[0], xb[0, i], &d[0, 0], &w[i, 0], m)
+                if is_sparse(&changes[0], m):
+                    for i in range(n_features):
+                        add_change(&changes[0], xb[0, i], &d[0, 0], &w[i, 0], m)
+                else:
+                    spread_rows(<const real*>&xb[0, 0], n_features, <const real*>&d[0, 0], m,
+                                &w[0, 0])
                 first += 1
                 continue
             # S = X_B @ W;  G = X_B @ X_B.T;  (steps);  W += X_B.T @ D
@@ -257,18 +255,17 @@ cdef void add_row(Examples examples, Py_ssize_t i, const real* s, const real* a,
     cdef Py_ssize_t j, m = examples.n_classes
     cdef double* scores = &examples.scratch[0]
     cdef double* v = scores + m
-    cdef double cost = examples.cost[i], inner = 0.0
+    cdef double cost = examples.cost[i]
     cdef Labels y = examples.labels(i)
     if cost == 0.0:
         return
     for j in range(m):
         scores[j] = s[j]
         v[j] = -a[j] / cost
-        inner += scores[j] * a[j]
-    sums.losses += cost * examples.loss.row_value(scores, y, m, v + m)
+    sums.inner -= cost * row_dot(scores, v, m)
+    sums.losses += cost * examples.loss.row_value(scores, y, m, &examples.value_start[i], v + m)
     if examples.loss.convex:
         sums.conjugates += cost * examples.loss.row_conjugate(v, y, m, v + m)
-    sums.inner += inner
 
 
 def dense_sums(Examples examples, const real[:, :] x, const real[:, ::1] w,
@@ -276,7 +273,9 @@ def dense_sums(Examples examples, const real[:, :] x, const real[:, ::1] w,
     """Return (sum C_i L_i, sum C_i L_i*, <A, X W>) of dense rows x; a kernel passes K and A."""
     cdef Py_ssize_t n = x.shape[0], n_features = x.shape[1], m = examples.n_classes, first, size, i
     dtype = np.float32 if real is float else np.float64
-    cdef bint direct = x.strides[1] == x.itemsize and x.strides[0] > 0
+    # BLAS takes rows that lie apart, but not rows that overlap
+    cdef bint direct = (x.strides[1] == <Py_ssize_t>sizeof(real)
+                        and x.strides[0] >= n_features * <Py_ssize_t>sizeof(real))
     cdef real[:, ::1] xb = np.empty((1 if direct else block_size, n_features), dtype)
     cdef real[:, ::1] s = np.zeros((block_size, m), dtype)
     cdef const real* rows
@@ -289,7 +288,7 @@ def dense_sums(Examples examples, const real[:, :] x, const real[:, ::1] w,
             if n_features:
                 if direct:
                     rows = &x[first, 0]
-                    distance = max(n_features, x.strides[0] // <Py_ssize_t>sizeof(real))
+                    distance = x.strides[0] // <Py_ssize_t>sizeof(real)
                 else:
                     for i in range(size):
                         copy_row(x, first + i, &xb[i, 0])

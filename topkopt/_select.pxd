@@ -1,4 +1,6 @@
 # Row helpers shared by every set: look at a row once, keep what matters, write the answer.
+from libc.stdint cimport int32_t
+
 from topkopt._real cimport real
 
 # A threshold t is kept as shift + offset, so that (b - shift) - offset does not lose the digits
@@ -27,6 +29,19 @@ cdef void axpy_row(Py_ssize_t n, real a, const real* x, real* y) noexcept nogil
 cdef void combine_rows(const real* x, Py_ssize_t n, const real* w, Py_ssize_t m,
                        real* s) noexcept nogil
 
+# W += x d', the converse
+cdef void spread_rows(const real* x, Py_ssize_t n, const real* d, Py_ssize_t m,
+                      real* w) noexcept nogil
+
+# OUT q = s - factor a
+cdef void without_row(const real* s, double factor, const real* a, Py_ssize_t n,
+                      double* q) noexcept nogil
+
+# INOUT a: becomes -factor v. OUT d: its change, index (n + 1 entries): where that is not zero;
+# returns how often
+cdef Py_ssize_t replace_row(const double* v, double factor, Py_ssize_t n, real* a, real* d,
+                            int32_t* index) noexcept nogil
+
 # OUT kept (n doubles, may be b): the entries above cut, minus shift, in order; returns how many
 cdef Py_ssize_t gather_above(const real* b, Py_ssize_t n, double cut, double shift,
                              double* kept) noexcept nogil
@@ -37,3 +52,8 @@ cdef double heap_pop(double* heap, Py_ssize_t n) noexcept nogil
 
 # The first rank of entry in b, which is sorted descending and holds it
 cdef Py_ssize_t rank_of(double entry, const double* b, Py_ssize_t n) noexcept nogil
+
+cdef extern from "_rows.h" nogil:
+    double row_sum "sum"(const double* b, Py_ssize_t n)
+    double row_dot "dot"(const double* a, const double* b, Py_ssize_t n)
+    double row_max_abs "max_abs"(const double* b, Py_ssize_t n)

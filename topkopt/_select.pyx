@@ -1,5 +1,6 @@
 """Row helpers: maximum, compaction, a heap for partial order, and the one `apply` of all sets."""
 from libc.math cimport INFINITY
+from libc.stdint cimport int32_t
 
 from topkopt._real cimport real
 
@@ -21,6 +22,14 @@ cdef extern from "_rows.h" nogil:
     void axpy_f64(Py_ssize_t n, double a, const double* x, double* y)
     void combine_f32(const float* x, Py_ssize_t n, const float* w, Py_ssize_t m, float* s)
     void combine_f64(const double* x, Py_ssize_t n, const double* w, Py_ssize_t m, double* s)
+    void spread_f32(const float* x, Py_ssize_t n, const float* d, Py_ssize_t m, float* w)
+    void spread_f64(const double* x, Py_ssize_t n, const double* d, Py_ssize_t m, double* w)
+    void without_f32(const float* s, double factor, const float* a, Py_ssize_t n, double* q)
+    void without_f64(const double* s, double factor, const double* a, Py_ssize_t n, double* q)
+    Py_ssize_t replace_f32(const double* v, double factor, Py_ssize_t n, float* a, float* d,
+                           int32_t* index)
+    Py_ssize_t replace_f64(const double* v, double factor, Py_ssize_t n, double* a, double* d,
+                           int32_t* index)
     bint all_finite_f32(const float* b, Py_ssize_t n)
     bint all_finite_f64(const double* b, Py_ssize_t n)
 
@@ -74,6 +83,30 @@ cdef void combine_rows(const real* x, Py_ssize_t n, const real* w, Py_ssize_t m,
         combine_f32(x, n, w, m, s)
     else:
         combine_f64(x, n, w, m, s)
+
+
+cdef void spread_rows(const real* x, Py_ssize_t n, const real* d, Py_ssize_t m,
+                      real* w) noexcept nogil:
+    if real is float:
+        spread_f32(x, n, d, m, w)
+    else:
+        spread_f64(x, n, d, m, w)
+
+
+cdef void without_row(const real* s, double factor, const real* a, Py_ssize_t n,
+                      double* q) noexcept nogil:
+    if real is float:
+        without_f32(s, factor, a, n, q)
+    else:
+        without_f64(s, factor, a, n, q)
+
+
+cdef Py_ssize_t replace_row(const double* v, double factor, Py_ssize_t n, real* a, real* d,
+                            int32_t* index) noexcept nogil:
+    if real is float:
+        return replace_f32(v, factor, n, a, d, index)
+    else:
+        return replace_f64(v, factor, n, a, d, index)
 
 
 cdef Py_ssize_t gather_above(const real* b, Py_ssize_t n, double cut, double shift,

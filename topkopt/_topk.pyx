@@ -67,42 +67,44 @@ cdef Threshold follow_path(double* heap, Py_ssize_t m, Py_ssize_t k, double bias
     return t
 
 
-cdef bint caps_stay_away(const double* entries, Py_ssize_t n, Py_ssize_t k, Threshold t,
-                         double* total) noexcept nogil:
-    # Does clip(b - t, 0, inf), with t = bias s, keep its largest entry (0 - offset) below s/k?
+cdef bint caps_stay_away(const double* entries, Py_ssize_t n, Py_ssize_t k, double largest,
+                         Threshold t, double* total) noexcept nogil:
+    # Does clip(b - t, 0, inf), with t = bias s, keep its largest entry below s/k?
+    # IN entries: b minus t.shift. OUT total: s
     cdef Threshold shifted
     shifted.shift = 0.0
     shifted.offset = t.offset
     total[0] = clipped_sum(entries, n, shifted, INFINITY)
-    return -k * t.offset <= total[0]
+    return k * ((largest - t.shift) - t.offset) <= total[0]
 
 
 cdef void project_alpha_row(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, double radius,
-                            double bias, double* work) noexcept nogil:
+                            double bias, double* start, double* work) noexcept nogil:
     cdef Threshold t, uncapped
     cdef Py_ssize_t m
-    cdef double total, cap
+    cdef double largest = row_max(b, n), total, cap
     cdef double* temp = work + n
-    uncapped.shift = row_max(b, n)
-    if uncapped.shift <= 0.0 or radius == 0.0:  # the k largest entries have no positive sum
+    if largest <= 0.0 or radius == 0.0:  # even the k largest entries have no positive sum
         fill_row(x, n, 0.0)
         return
-    if radius > k * uncapped.shift:
-        m = gather_above(b, n, 0.0, uncapped.shift, work)
-        uncapped.offset = biased_offset(work, m, uncapped.shift, bias, temp)
-        if not caps_stay_away(work, m, k, uncapped, &total):
+    if radius > k * largest:
+        uncapped.shift = largest
+        m = gather_above(b, n, 0.0, largest, work)
+        uncapped.offset = biased_offset(work, m, largest, bias, temp)
+        if not caps_stay_away(work, m, k, largest, uncapped, &total):
             # A cap that is reached is at most the largest entry, so this radius cannot bind.
-            radius = k * uncapped.shift
+            radius = k * largest
         elif total <= radius:
             clip_row(b, x, n, uncapped, 0.0, INFINITY)
             return
     cap = radius / k
-    t = capped_threshold(b, n, cap, radius, work, &m)
+    t = capped_threshold(b, n, cap, radius, start, work, &m)
     if m < k:  # too few finite entries to share the cap
         cap = 0.0
     elif not radius_binds(work, m, k, radius, bias, t):
-        uncapped.offset = biased_offset(work, m, uncapped.shift, bias, temp)
-        if caps_stay_away(work, m, k, uncapped, &total):
+        uncapped.shift = t.shift
+        uncapped.offset = biased_offset(work, m, t.shift, bias, temp)
+        if caps_stay_away(work, m, k, largest, uncapped, &total):
             t = uncapped
         else:
             t = follow_path(work, m, k, bias, t.shift, temp, &cap)
@@ -110,16 +112,17 @@ cdef void project_alpha_row(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, 
 
 
 cdef void project_topk_row(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, double radius,
-                           TopKKind kind, double bias, double* work) noexcept nogil:
+                           TopKKind kind, double bias, double* start,
+                           double* work) noexcept nogil:
     cdef Threshold t
     cdef double cap = radius / k, rest = radius - cap
     if kind == TOPK_ALPHA:
-        project_alpha_row(b, x, n, k, radius, bias, work)
+        project_alpha_row(b, x, n, k, radius, bias, start, work)
         return
-    t = knapsack_threshold(b, n, 0.0, cap, radius, False, bias, work)
+    t = knapsack_threshold(b, n, 0.0, cap, radius, False, bias, start, work)
     if kind == TOPK_LABEL and clipped_sum(b, n, t, cap) < rest:
         # The label's own slot is above the cap: the others are in the cone of k - 1.
-        project_alpha_row(b, x, n, k - 1, rest, bias, work)
+        project_alpha_row(b, x, n, k - 1, rest, bias, NULL, work)
         return
     clip_row(b, x, n, t, 0.0, cap)
 
@@ -133,5 +136,6 @@ def project_topk_rows(const real[:, ::1] b, real[:, ::1] x, Py_ssize_t k, double
         raise MemoryError
     with nogil:
         for i in range(b.shape[0]):
-            project_topk_row(&b[i, 0], &x[i, 0], n, k, radius, <TopKKind>kind, bias, work)
+            project_topk_row(&b[i, 0], &x[i, 0], n, k, radius, <TopKKind>kind, bias, NULL,
+                             work)
     free(work)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse
@@ -255,7 +255,7 @@ def _label_pointers(indicator: NDArray) -> tuple[NDArray, NDArray]:
 
 
 def as_labels(
-    y: ArrayLike, n: int, m: int | None = None, *, multilabel: bool
+    y: Any, n: int, m: int | None = None, *, multilabel: bool
 ) -> tuple[NDArray, NDArray, int]:
     """Return (label_index, label_start, m) of labels 0..m-1 or of an indicator matrix."""
     if scipy.sparse.issparse(y):
@@ -284,7 +284,7 @@ def as_labels(
     return np.ascontiguousarray(labels, dtype=np.intp), np.arange(n + 1, dtype=np.intp), classes
 
 
-def as_scores(scores: ArrayLike, y: ArrayLike, loss: Loss, *, name: str = "scores") -> LabelledRows:
+def as_scores(scores: ArrayLike, y: Any, loss: Loss, *, name: str = "scores") -> LabelledRows:
     """Check scores and labels of one row or many."""
     array = as_floating(scores, name)
     single = array.ndim == 1

@@ -10,7 +10,8 @@ Newton's method from zeta = 0 never passes the root, and it stands on it once a 
 Where the label owns a slot of its own (w has one weight more than x has entries), v becomes
 clip(mu, A, B) with A = iso(b - zeta w_{1..p}), B = iso(b - zeta w_{2..m}) and mu = bias <1,x>.
 """
-from libc.math cimport INFINITY
+from libc.float cimport DBL_EPSILON
+from libc.math cimport INFINITY, fabs
 from libc.stdlib cimport free, malloc
 
 from topkopt._knapsack cimport capped_threshold, fix_boxed
@@ -194,20 +195,23 @@ cdef double label_zeta(const double* b, Py_ssize_t n, const double* w, Py_ssize_
     # OUT v = clip(mu, A, B) at the root of the derivative on [0, radius]. TEMP work: 7 n
     cdef LabelPoint at
     cdef double left = 0.0, right = radius, zeta = radius, root
-    cdef Py_ssize_t j
+    cdef Py_ssize_t j, refinements = 0
     cdef Py_ssize_t[4] piece
     piece[:] = [-1, -1, -1, -1]
     while True:
         evaluate_label(&at, b, n, w, n_w, zeta, bias, shift, work)
-        if same_piece(piece, at.piece) or at.derivative == 0.0:
+        if at.derivative == 0.0 or (at.derivative < 0.0 and zeta == radius):
             break
+        root = zeta - at.derivative / at.rate if at.rate > 0.0 else radius
+        if same_piece(piece, at.piece):
+            # On the right piece; a step from afar has left the rounding of where it came from.
+            refinements += 1
+            if refinements > 2 or fabs(root - zeta) <= 2 * DBL_EPSILON * zeta:
+                break
         if at.derivative > 0.0:
             right = zeta
-        elif zeta == radius:
-            break
         else:
             left = zeta
-        root = zeta - at.derivative / at.rate if at.rate > 0.0 else radius
         piece[0] = -1
         if left < root < right:
             piece = at.piece
@@ -240,7 +244,7 @@ cdef Threshold candidates(const real* b, Py_ssize_t n, Py_ssize_t n_w, double to
     # The entries that can be positive: flat weights of the same sum reach the furthest down.
     cdef Threshold t
     if n_w <= n:
-        return capped_threshold(b, n, total / n_w, total, work, n_kept)
+        return capped_threshold(b, n, total / n_w, total, NULL, work, n_kept)
     t.shift = row_max(b, n)
     t.offset = -INFINITY
     n_kept[0] = gather_above(b, n, -INFINITY, t.shift, work)
@@ -264,7 +268,8 @@ cdef void project_weighted_row(const real* b, real* x, Py_ssize_t n, const doubl
         fill_row(x, n, 0.0)
         return
     if w[0] == w[n_w - 1]:
-        project_topk_row(b, x, n, n_w, total, TOPK_LABEL if label else TOPK_ALPHA, bias, work)
+        project_topk_row(b, x, n, n_w, total, TOPK_LABEL if label else TOPK_ALPHA, bias,
+                         NULL, work)
         return
 
     t = candidates(b, n, n_w, total, work, &m)

@@ -93,7 +93,7 @@ def project_capped_simplex(
     x : array_like
         The vectors to project, along `axis`.
     lower, upper : float or array_like
-        Bounds on each entry; arrays are broadcast to the shape of `x`. Infinite bounds are open.
+        Bounds on each entry; arrays are broadcast to the shape of `x`. `upper` may be infinite.
     total : float
         The sum of each projected vector, or its upper bound.
     equality : bool, default True
@@ -119,7 +119,7 @@ def project_capped_simplex(
     --------
     >>> from topkopt.projections import project_capped_simplex
     >>> project_capped_simplex([3.0, 1.0, 0.5], 0.0, 1.0, 1.5)
-    array([1.  , 0.5 , 0.  ])
+    array([1. , 0.5, 0. ])
     >>> project_capped_simplex([0.5, 0.25], 0.0, 1.0, 2.0, equality=False)
     array([0.5 , 0.25])
     """

@@ -223,7 +223,7 @@ def solve(
     loss.check_classes(m)
     problem = _Problem(data, loss, index, start, m, C, _check_cost(sample_weight, C, data.n_rows))
     budget = _Budget(tol, max_epochs, check_every)
-    progress = _Progress(tol, max_epochs, verbose, callback)
+    progress = _Progress(tol, verbose, callback)
     if loss.convex:
         return _ascend(problem, budget, progress, warm_start, random_state, block_size)
     return _descend(problem, budget, progress, warm_start, random_state, block_size)
@@ -282,7 +282,11 @@ def _labels_of(problem: _Problem) -> NDArray:
 
 
 def _check_block_size(block_size: int | str, data: Data, m: int) -> int:
-    if block_size == "auto":
+    if isinstance(block_size, str):
+        if block_size != "auto":
+            raise ValueError(
+                f"block_size must be a positive integer or 'auto', got {block_size!r}."
+            )
         return data.auto_block(m)
     return check_k(block_size, np.iinfo(np.int32).max, "2**31 - 1", name="block_size")
 
@@ -398,7 +402,7 @@ def _descend(
     data, loss, C = problem.data, problem.loss, problem.C
     if warm_start is None:
         softmax = replace(problem, loss=losses.Softmax())
-        quiet = _Progress(budget.tol, budget.max_epochs, 0, None)
+        quiet = _Progress(budget.tol, 0, None)
         warm_start = _ascend(softmax, budget, quiet, None, random_state, block_size)
     elif warm_start.dual.shape != (data.n_rows, problem.n_classes):
         _start_dual(problem, warm_start)  # raises
@@ -482,8 +486,8 @@ def _descend(
 class _Progress:
     """Records every certificate and tells people about it."""
 
-    def __init__(self, tol, max_epochs, verbose, callback):
-        self.tol, self.max_epochs, self.verbose, self.callback = tol, max_epochs, verbose, callback
+    def __init__(self, tol: float, verbose: int, callback: Callable[[State], Any] | None):
+        self.tol, self.verbose, self.callback = tol, verbose, callback
         self.begin = time.perf_counter()
         self.states: list[State] = []
         self.live = verbose == 1 and sys.stderr.isatty()

@@ -37,7 +37,7 @@ def lambertw_exp(t: ArrayLike, out: NDArray | None = None) -> NDArray:
     --------
     >>> from topkopt.special import lambertw_exp
     >>> lambertw_exp([-1000.0, 1.0, 1000.0])
-    array([  0.        ,   1.        , 993.09916949])
+    array([  0.        ,   1.        , 993.09916947])
     """
     array = as_floating(t, "t")
     result = check_out(out, array)

@@ -13,7 +13,8 @@ import numpy as np
 from topkopt import projections, prox, reference
 from topkopt._demo_projections import simplex_by_sorting
 
-QUICK = bool(os.environ.get("TOPKOPT_BENCH_QUICK"))  # one round of everything: does it run?
+# One round of everything on small arrays: does it run? The figures then mean nothing.
+QUICK = bool(os.environ.get("TOPKOPT_BENCH_QUICK"))
 
 # Axes ---------------------------------------------------------------------------------------
 
@@ -103,6 +104,8 @@ class Problem:
     """One case on one array, with everything allocated; each method is something to time."""
 
     def __init__(self, case, rows, dimension, dtype="float64", family="normal"):
+        if QUICK:
+            rows, dimension = min(rows, 4), min(dimension, 1000)
         x = FAMILIES[family](np.random.default_rng(dimension), (rows, dimension))
         self.case = case
         self.x = np.ascontiguousarray(x, dtype=dtype)

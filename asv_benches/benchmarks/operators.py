@@ -133,8 +133,8 @@ class Threads:
     dimension = 10_000
 
     def setup(self, case):
-        rows = ROWS[self.dimension]
-        self.problem = Problem(CASES[case], rows, self.dimension)
+        self.problem = Problem(CASES[case], ROWS[self.dimension], self.dimension)
+        rows = len(self.problem.x)
         self.halves = slice(0, rows // 2), slice(rows // 2, rows)
         self.pool = ThreadPoolExecutor(len(self.halves))
 

@@ -1,0 +1,64 @@
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topkopt._losses import Loss
+
+_Real = TypeVar("_Real", np.float32, np.float64)
+_Index = TypeVar("_Index", np.int32, np.int64)
+
+class Examples:
+    def __init__(
+        self,
+        loss: Loss,
+        label_index: NDArray[np.intp],
+        label_start: NDArray[np.intp],
+        cost: NDArray[np.float64],
+        square_norm: NDArray[np.float64],
+        n_classes: int,
+    ) -> None: ...
+    @property
+    def loss(self) -> Loss: ...
+    @property
+    def n_classes(self) -> int: ...
+
+def dense_epoch(
+    examples: Examples,
+    x: NDArray[_Real],
+    w: NDArray[_Real],
+    a: NDArray[_Real],
+    order: NDArray[np.intp],
+    block_size: int,
+) -> None: ...
+def kernel_epoch(
+    examples: Examples,
+    k: NDArray[_Real],
+    a: NDArray[_Real],
+    order: NDArray[np.intp],
+    block_size: int,
+) -> None: ...
+def sparse_epoch(
+    examples: Examples,
+    data: NDArray[_Real],
+    indices: NDArray[_Index],
+    indptr: NDArray[_Index],
+    w: NDArray[_Real],
+    a: NDArray[_Real],
+    order: NDArray[np.intp],
+) -> None: ...
+def dense_sums(
+    examples: Examples,
+    x: NDArray[_Real],
+    w: NDArray[_Real],
+    a: NDArray[_Real],
+    block_size: int,
+) -> tuple[float, float, float]: ...
+def sparse_sums(
+    examples: Examples,
+    data: NDArray[_Real],
+    indices: NDArray[_Index],
+    indptr: NDArray[_Index],
+    w: NDArray[_Real],
+    a: NDArray[_Real],
+) -> tuple[float, float, float]: ...
