@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 from scipy.special import expit, softmax
@@ -393,8 +394,7 @@ def test_pipeline_grid_search_and_pickle():
 
 
 def test_feature_names():
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(X, columns=list("abcd"))
+    frame = pd.DataFrame(X, columns=list("abcd"))
     model = TopKClassifier("softmax").fit(frame, Y)
     assert model.feature_names_in_.tolist() == list("abcd")
     with raises(ValueError, "feature names"):

@@ -186,9 +186,10 @@ def test_the_grid_of_the_papers():
     "metric", ["f1_micro", "f1_macro", "f1_samples", "accuracy", "subset_accuracy", "hamming"]
 )
 def test_the_threshold_is_the_best(metric):
-    best, value = tune_threshold(RELEVANT, SCORES, metric)
-    others = [tune_threshold(RELEVANT, SCORES, metric, thresholds=[t])[1] for t in THRESHOLDS]
-    assert best in THRESHOLDS
+    few = THRESHOLDS[::7]
+    best, value = tune_threshold(RELEVANT, SCORES, metric, thresholds=few)
+    others = [tune_threshold(RELEVANT, SCORES, metric, thresholds=[t])[1] for t in few]
+    assert best in few
     assert value == (min(others) if metric == "hamming" else max(others))
 
 
