@@ -78,17 +78,17 @@ TK_INLINE double tk_sum(const double *restrict y, ptrdiff_t blocks)
     return total[0];
 }
 
-/* A single chunk needs no compensated sums, which cost as much as V itself there. */
-TK_INLINE tk_totals tk_finish_chunk(const tk_terms *terms, ptrdiff_t blocks, double cap,
-                                    int exponential)
+#define TK_FEW (4 * TK_CHUNK) /* so few need no compensated sums, which cost as much as V there */
+
+TK_INLINE void tk_add_chunk(const tk_terms *terms, ptrdiff_t blocks, double cap, int exponential,
+                            tk_totals *totals)
 {
-    tk_totals totals;
-    totals.sum = tk_sum(terms->sum, blocks);
-    totals.slope = exponential ? totals.sum : tk_sum(terms->slope, blocks);
-    totals.excess = exponential ? 0.0 : tk_sum(terms->excess, blocks);
-    totals.curvature = exponential ? totals.sum : tk_sum(terms->curvature, blocks);
-    totals.capped = cap < INFINITY ? tk_sum(terms->capped, blocks) : 0.0;
-    return totals;
+    const double sum = tk_sum(terms->sum, blocks);
+    totals->sum += sum;
+    totals->slope += exponential ? sum : tk_sum(terms->slope, blocks);
+    totals->excess += exponential ? 0.0 : tk_sum(terms->excess, blocks);
+    totals->curvature += exponential ? sum : tk_sum(terms->curvature, blocks);
+    totals->capped += cap < INFINITY ? tk_sum(terms->capped, blocks) : 0.0;
 }
 
 /* IN b, OUT w = V(b - t) or e^(b - t). */
@@ -98,7 +98,8 @@ TK_INLINE tk_totals tk_entropy_pass_body(const double *b, double t, double cap, 
     double x[TK_CHUNK], y[TK_CHUNK];
     tk_terms terms;
     tk_tallies tallies;
-    if (n > TK_CHUNK)
+    tk_totals totals = {0.0, 0.0, 0.0, 0.0, 0.0};
+    if (n > TK_FEW)
         memset(&tallies, 0, sizeof tallies);
     for (ptrdiff_t i = 0; i < n; i += TK_CHUNK) {
         ptrdiff_t blocks, m = tk_chunk_length(i, n, &blocks);
@@ -111,11 +112,12 @@ TK_INLINE tk_totals tk_entropy_pass_body(const double *b, double t, double cap, 
             tk_v_chunk(x, y, blocks);
         memcpy(w + i, y, (size_t)m * sizeof *y);
         tk_tabulate(y, blocks, cap, exponential, &terms);
-        if (n <= TK_CHUNK)
-            return tk_finish_chunk(&terms, blocks, cap, exponential);
-        tk_tally(&terms, blocks, exponential, &tallies);
+        if (n <= TK_FEW)
+            tk_add_chunk(&terms, blocks, cap, exponential, &totals);
+        else
+            tk_tally(&terms, blocks, exponential, &tallies);
     }
-    return tk_finish(&tallies, exponential);
+    return n <= TK_FEW ? totals : tk_finish(&tallies, exponential);
 }
 TK_DISPATCH(tk_totals, tk_entropy_pass,
             (const double *b, double t, double cap, double *w, ptrdiff_t n, int exponential),
@@ -136,7 +138,8 @@ TK_INLINE tk_totals tk_entropy_move_body(double *w, double r, double cap, ptrdif
     double y[TK_CHUNK];
     tk_terms terms;
     tk_tallies tallies;
-    if (n > TK_CHUNK)
+    tk_totals totals = {0.0, 0.0, 0.0, 0.0, 0.0};
+    if (n > TK_FEW)
         memset(&tallies, 0, sizeof tallies);
     const double factor = exponential ? exp(r) : 1.0;
     for (ptrdiff_t i = 0; i < n; i += TK_CHUNK) {
@@ -152,11 +155,12 @@ TK_INLINE tk_totals tk_entropy_move_body(double *w, double r, double cap, ptrdif
                 y[j] = tk_v_moved(y[j], r);
         memcpy(w + i, y, (size_t)m * sizeof *y);
         tk_tabulate(y, blocks, cap, exponential, &terms);
-        if (n <= TK_CHUNK)
-            return tk_finish_chunk(&terms, blocks, cap, exponential);
-        tk_tally(&terms, blocks, exponential, &tallies);
+        if (n <= TK_FEW)
+            tk_add_chunk(&terms, blocks, cap, exponential, &totals);
+        else
+            tk_tally(&terms, blocks, exponential, &tallies);
     }
-    return tk_finish(&tallies, exponential);
+    return n <= TK_FEW ? totals : tk_finish(&tallies, exponential);
 }
 TK_DISPATCH(tk_totals, tk_entropy_move,
             (double *w, double r, double cap, ptrdiff_t n, int exponential),
