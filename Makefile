@@ -1,5 +1,5 @@
 # Every target sets itself up in .venv; repeated calls are quick.
-#   make demo     build, project, print a table and save topkopt-demo.png
+#   make demo     build, train six losses, print tables and save topkopt-demo-*.png
 #   make test     build, lint and run every test
 #   make lint     the linters, the type checker and a build without compiler warnings
 #   make bench    every benchmark, recorded in asv_benches/results
@@ -23,6 +23,7 @@ demo: $(READY)
 	$(BIN)/python -m topkopt demo
 
 test: lint
+	$(BIN)/python -c 'import topkopt'  # rebuilds once, before the workers would all try to
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 lint: $(READY)

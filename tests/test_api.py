@@ -1,5 +1,7 @@
 """Nothing public without a reference twin, witnesses, a benchmark, a stub and a doc entry."""
 
+import ast
+import dataclasses
 import importlib
 import inspect
 import re
@@ -23,10 +25,14 @@ PUBLIC = {
     for module in MODULES.values()
     for function in module.__all__
 }
+LOSSES = {name: getattr(topkopt.losses, name) for name in topkopt.losses.__all__}
+LOSSES = {name: cls for name, cls in LOSSES.items() if inspect.isclass(cls) and cls.name}
 KERNELS = sorted(path.stem for path in (ROOT / "topkopt").glob("*.pyx"))
 SHARED = {"axis", "out"}  # what batching adds to the reference's arguments
 
 public = pytest.mark.parametrize("name", PUBLIC)
+every_loss = pytest.mark.parametrize("name", LOSSES)
+with_solve = pytest.mark.parametrize("name", [*LOSSES, "solve"])
 kernels = pytest.mark.parametrize("kernel", KERNELS)
 
 
@@ -36,6 +42,33 @@ def text_of(folder, pattern):
 
 def mentions(text, name):
     return re.search(rf"\b{name}\b", text) is not None
+
+
+def compiled_signature(cls):
+    """Return the names and defaults of a compiled constructor, as its docstring records them."""
+    first = cls.__doc__.splitlines()[0]
+    recorded = re.fullmatch(rf"{cls.__name__}\((.*)\)", first)
+    call = ast.parse(f"def f({recorded.group(1) if recorded else ''}): ...").body[0].args
+    defaults = [ast.literal_eval(node) for node in call.defaults]
+    missing = [inspect.Parameter.empty] * (len(call.args) - len(defaults))
+    return list(zip([a.arg for a in call.args], [*missing, *defaults], strict=True))
+
+
+def stub_signature(tree, name):
+    """Return the names and defaults of a constructor in a stub."""
+    (found,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name]
+    for node in found.body:
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+            defaults = [ast.literal_eval(d) for d in node.args.defaults]
+            names = [a.arg for a in node.args.args[1:]]
+            missing = [inspect.Parameter.empty] * (len(names) - len(defaults))
+            return list(zip(names, [*missing, *defaults], strict=True))
+    return []
+
+
+def headings_of(text):
+    lines = text.splitlines()
+    return [above for above, below in pairwise(lines) if set(below.strip()) == {"-"}]
 
 
 def test_something_is_public():
@@ -98,13 +131,85 @@ def test_docstring(name):
         assert re.search(rf"^(\w+, )*{parameter}(, \w+)* : ", "\n".join(lines), re.MULTILINE)
 
 
+def test_every_loss_is_found():
+    assert sorted(topkopt.losses.__all__) == topkopt.losses.__all__
+    assert {cls.name for cls in LOSSES.values()} == set(topkopt.losses.names())
+    assert set(topkopt.__all__) >= {"ConvergenceWarning", "Solution", "losses", "solve"}
+
+
+@every_loss
+def test_loss_twin(name):
+    """The same name and the same constructor in the reference and in the stub."""
+    twin = inspect.signature(getattr(reference, name)).parameters.values()
+    assert name in reference.__all__
+    assert compiled_signature(LOSSES[name]) == [(p.name, p.default) for p in twin]
+    stub = ast.parse((ROOT / "topkopt" / "_losses.pyi").read_text("utf-8"))
+    assert stub_signature(stub, name) == compiled_signature(LOSSES[name])
+
+
+@every_loss
+def test_loss_methods(name):
+    for method in ("value", "gradient", "conjugate"):
+        assert callable(getattr(getattr(reference, name), method))
+        for section in ("Parameters", "Returns"):
+            assert section in map(str.strip, headings_of(getattr(LOSSES[name], method).__doc__))
+
+
+@every_loss
+def test_loss_docstring(name):
+    text = inspect.getdoc(LOSSES[name])
+    headings = headings_of(text)
+    assert "Examples" in headings
+    assert f">>> {name}(" in text or re.search(rf">>> .*\b{name}\(", text)
+    parameters = [parameter for parameter, _ in compiled_signature(LOSSES[name])]
+    assert ("Parameters" in headings) == bool(parameters)
+    for parameter in parameters:
+        assert re.search(rf"^{parameter} : ", text, re.MULTILINE)
+
+
+@with_solve
+def test_training_is_benchmarked_and_listed(name):
+    assert mentions(text_of("asv_benches", "*.py"), name), f"no benchmark in asv_benches/ of {name}"
+    text = text_of(".", "README.md")
+    if name in LOSSES:
+        text = "\n".join(line for line in text.splitlines() if line.startswith("|"))
+    assert mentions(text, name), f"README.md does not list {name}"
+
+
+def test_solve_twin():
+    """The reference takes some of the arguments, with the same meaning and the same defaults."""
+    mine = inspect.signature(topkopt.solve).parameters
+    twin = inspect.signature(reference.solve).parameters
+    for name, parameter in twin.items():
+        assert (parameter.default, parameter.kind) == (mine[name].default, mine[name].kind), name
+    fields = {field.name for field in dataclasses.fields(topkopt.Solution)}
+    assert set(reference.sdca.Solution._fields) <= fields
+
+
+@pytest.mark.parametrize("item", [topkopt.solve, topkopt.Solution, topkopt.solvers.State])
+def test_solver_docstrings(item):
+    text = inspect.getdoc(item)
+    assert text.splitlines()[0].endswith(".")
+    names = (
+        inspect.signature(item).parameters
+        if item is topkopt.solve
+        else [field.name for field in dataclasses.fields(item)]
+    )
+    for name in names:
+        assert re.search(rf"^(\w+, )*{name}(, \w+)* : ", text, re.MULTILINE), name
+
+
 @kernels
 def test_stub(kernel):
-    """Every compiled module has a stub that declares its functions, and only those."""
+    """Every compiled module has a stub that declares its functions and classes, and only those."""
     source = (ROOT / "topkopt" / f"{kernel}.pyx").read_text("utf-8")
     stub = (ROOT / "topkopt" / f"{kernel}.pyi").read_text("utf-8")
-    declared = set(re.findall(r"^def (\w+)", stub, re.MULTILINE))
-    assert declared == set(re.findall(r"^def (\w+)", source, re.MULTILINE))
+    for stubbed, written in (
+        (r"^def (\w+)", r"^def (\w+)"),
+        (r"^class (\w+)", r"^cdef class (\w+)"),
+    ):
+        declared = set(re.findall(stubbed, stub, re.MULTILINE))
+        assert declared == set(re.findall(written, source, re.MULTILINE))
 
 
 @kernels

@@ -101,7 +101,7 @@ class DenseData(Data):
         n_features = self.X.shape[1]
         if n_features * n_classes * self.dtype.itemsize <= _CACHE:
             return 1
-        return int(np.clip(min(n_classes // 2, n_features), 1, 256))
+        return int(np.clip(min(n_classes // 4, n_features), 16, 256))
 
 
 class KernelData(DenseData):

@@ -1,227 +1,177 @@
-"""The demonstration: what each operator does to a small vector, how fast, and how exactly."""
+"""The demonstration: six losses on two data sets, their accuracies and their certificates."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from topkopt import __version__, projections, prox
-from topkopt.reference import oracles
+from topkopt import __version__, _demo_projections
+from topkopt._circle import make_circle
+from topkopt._extras import require
+from topkopt.metrics import topk_accuracy_curve
+from topkopt.plotting import ConvergenceDisplay, TopKAccuracyDisplay
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-EXAMPLE = np.array([2.0, 0.5, 0.25, -1.0])
-SHAPE = (50, 1000)  # of the array that is timed: small, to be done before other work intervenes
+    from topkopt.estimators import TopKClassifier
 
-# What is shown: title, operator, parameters.
-CASES: list[tuple[str, Callable[..., Any], dict[str, Any]]] = [
-    ("simplex", projections.project_simplex, {}),
-    (
-        "capped simplex, upper 0.4",
-        projections.project_capped_simplex,
-        {"lower": 0.0, "upper": 0.4, "total": 1.0},
-    ),
-    ("top-2 cone", projections.project_topk_cone, {"k": 2}),
-    ("top-2 simplex, alpha", projections.project_topk_simplex, {"k": 2}),
-    ("top-2 simplex, beta", projections.project_topk_simplex, {"k": 2, "kind": "beta"}),
-    ("top-2 simplex, label", projections.project_topk_simplex, {"k": 2, "kind": "label"}),
-    ("weighted top-2 (2/3, 1/3)", projections.project_weighted_topk, {"weights": [2 / 3, 1 / 3]}),
-    ("bipartite simplex", projections.project_bipartite_simplex, {}),
-    ("entropy, simplex", prox.prox_entropy_simplex, {"alpha": 1.0}),
-    ("entropy, top-2 simplex", prox.prox_topk_entropy, {"alpha": 1.0, "k": 2}),
+# What is trained: title, loss and its parameters.
+LOSSES: list[tuple[str, str, dict[str, Any]]] = [
+    ("softmax", "softmax", {}),
+    ("hinge", "hinge", {}),
+    ("top-2 hinge", "topk_hinge", {"k": 2}),
+    ("top-2 hinge, smooth", "topk_hinge", {"k": 2, "smoothing": 1.0}),
+    ("top-2 entropy", "topk_entropy", {"k": 2}),
+    ("truncated top-2 entropy", "truncated_topk_entropy", {"k": 2}),
 ]
+GUESSES = (1, 2, 3, 5)
 
 
-class Measurement(NamedTuple):
+class Problem(NamedTuple):
+    """Examples to train on and to test on."""
+
+    title: str
+    X: NDArray
+    y: NDArray
+    X_test: NDArray
+    y_test: NDArray
+    options: dict[str, Any]  # of the classifier
+
+
+class Result(NamedTuple):
     """One line of the table."""
 
     title: str
-    example: NDArray  # the image of EXAMPLE
-    microseconds: float  # for 1000 numbers
-    speedup: float  # over `simplex_by_sorting` on the same array
-    violation: float  # of the optimality conditions, relative to the size of the problem
+    classifier: TopKClassifier
+    accuracy: NDArray  # top-1, top-2, ...
+    seconds: float
 
 
-def simplex_by_sorting(x: NDArray) -> NDArray:
-    """Project rows onto the simplex the way it is usually written in NumPy.
-
-    >>> simplex_by_sorting(np.array([[0.5, 1.0, -1.0]]))
-    array([[0.25, 0.75, 0.  ]])
-    """
-    descending = -np.sort(-x, axis=1)
-    excess = np.cumsum(descending, axis=1) - 1.0
-    ranks = np.arange(1, x.shape[1] + 1, dtype=x.dtype)
-    support = (descending * ranks > excess).sum(axis=1, keepdims=True)
-    threshold = np.take_along_axis(excess, support - 1, axis=1) / support.astype(x.dtype)
-    return np.maximum(x - threshold, 0)
-
-
-def measure(cases: Sequence[tuple[str, Callable[..., Any], dict[str, Any]]]) -> list[Measurement]:
-    """Apply each operator to the example and to a random array."""
-    x = np.random.default_rng(0).standard_normal(SHAPE)
-    lines = []
-    for title, operator, params in cases:
-        arrays, out = _inputs(operator, x), _inputs(operator, np.empty_like(x))
-        target = tuple(out) if len(out) > 1 else out[0]
-        time, sorting = _seconds(
-            lambda: operator(*arrays, **params, out=target),  # noqa: B023
-            lambda: simplex_by_sorting(x),
-        )
-        example = operator(*_inputs(operator, EXAMPLE), **params)
-        violation = max(_violation(operator, params, row) for row in x[:4])
-        lines.append(
-            Measurement(title, np.hstack(example), 1e9 * time / x.size, sorting / time, violation)
-        )
-    return lines
-
-
-def _inputs(operator: Callable[..., Any], x: NDArray) -> list[NDArray]:
-    """Return what to call an operator with: x, or its halves if it takes a pair."""
-    return np.split(x, 2 if operator is projections.project_bipartite_simplex else 1)
-
-
-def _violation(operator: Callable[..., Any], params: dict[str, Any], row: NDArray) -> float:
-    arrays = _inputs(operator, row)
-    certificate = getattr(oracles, f"kkt_{operator.__name__}")
-    result = operator(*arrays, **params)
-    return certificate(arrays if len(arrays) > 1 else row, result, **params)
-
-
-def _seconds(*calls: Callable[[], object], repeats: int = 40) -> list[float]:
-    """Return the best time of each call, taken in turns."""
-    best = [float("inf")] * len(calls)
-    for _ in range(repeats):
-        for i, call in enumerate(calls):
-            start = perf_counter()
-            call()
-            best[i] = min(best[i], perf_counter() - start)
-    return best
-
-
-def table(lines: Sequence[Measurement]) -> str:
-    """Lay the measurements out as text."""
-    image = f"image of {EXAMPLE.tolist()}"
-    rows = [("set", image, "us per 1000", "vs sorting", "violation")]
-    rows += [
-        (
-            line.title,
-            "[" + ", ".join(f"{value:.3f}" for value in line.example) + "]",
-            f"{line.microseconds:.2f}",
-            f"{line.speedup:.1f}x",
-            f"{line.violation:.0e}",
-        )
-        for line in lines
+def problems() -> list[Problem]:
+    """Return the digits of scikit-learn, and the circle of the papers."""
+    digits = require("sklearn.datasets").load_digits()
+    X, y = digits.data / 16, digits.target
+    train = np.arange(len(y)) % 2 == 0
+    return [
+        Problem(
+            "digits: handwritten, 64 pixels, 10 classes",
+            X[train],
+            y[train],
+            X[~train],
+            y[~train],
+            {"C": 0.1},
+        ),
+        Problem(
+            "circle: 2 features, 3 overlapping classes, no intercept",
+            *make_circle(200, 0),
+            *make_circle(20_000, 1),
+            {"C": 1.0, "fit_intercept": False},
+        ),
     ]
+
+
+def train(problem: Problem) -> list[Result]:
+    """Train and score every loss."""
+    from topkopt.estimators import TopKClassifier
+
+    results = []
+    for title, loss, parameters in LOSSES:
+        start = perf_counter()
+        classifier = TopKClassifier(loss, **parameters, **problem.options, random_state=0)
+        classifier.fit(problem.X, problem.y)
+        seconds = perf_counter() - start
+        scores = classifier.decision_function(problem.X_test)
+        accuracy = topk_accuracy_curve(problem.y_test, scores, labels=classifier.classes_)
+        results.append(Result(title, classifier, accuracy, seconds))
+    return results
+
+
+def table(results: Sequence[Result]) -> str:
+    """Lay the results out as text."""
+    guesses = [k for k in GUESSES if k <= len(results[0].accuracy)]
+    rows = [["loss", *(f"top-{k}" for k in guesses), "certified gap", "epochs", "seconds"]]
+    for title, classifier, accuracy, seconds in results:
+        gap = classifier.duality_gap_
+        rows.append(
+            [
+                title,
+                *(f"{100 * accuracy[k - 1]:.1f} %" for k in guesses),
+                "not convex" if np.isnan(gap) else f"{gap:.1e}",
+                str(classifier.n_iter_),
+                f"{seconds:.2f}",
+            ]
+        )
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    rows.insert(1, tuple("-" * width for width in widths))  # type: ignore[arg-type]
-    left = 2  # columns of text, the others are numbers
+    rows.insert(1, ["-" * width for width in widths])
     return "\n".join(
         "  ".join(
-            cell.ljust(width) if i < left else cell.rjust(width)
+            cell.rjust(width) if i else cell.ljust(width)
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in rows
     )
 
 
-# The picture -------------------------------------------------------------------------------
-
-CORNERS = np.array([[-1.0, -0.5774], [1.0, -0.5774], [0.0, 1.1547]])  # of the simplex, drawn
-PANELS: list[tuple[str, Callable[[NDArray], NDArray], NDArray]] = [
-    ("project_simplex(x)", projections.project_simplex, np.eye(3)),
-    (
-        "project_topk_simplex(x, k=2)",
-        lambda x: projections.project_topk_simplex(x, 2),
-        (1 - np.eye(3)) / 2,
-    ),
-    (
-        "prox_entropy_simplex(x, alpha=1)",
-        lambda x: prox.prox_entropy_simplex(x, 1.0),
-        np.eye(3),
-    ),
-]
+def draw(problem: Problem, results: Sequence[Result]) -> Figure:
+    """Draw the gaps during the training, and the accuracies."""
+    figure = _demo_projections.new_figure(11, 4)
+    left, right = figure.subplots(1, 2)
+    certified = {r.title: r.classifier.history_ for r in results if r.classifier.duality_gap_ >= 0}
+    ConvergenceDisplay(certified).plot(left)
+    left.set_xscale("symlog", linthresh=1)
+    left.set_xlim(left=0)
+    for result in results:
+        TopKAccuracyDisplay(result.accuracy, name=result.title).plot(right, most=max(GUESSES))
+    figure.suptitle(problem.title)
+    return figure
 
 
-def draw_sets(axes: Sequence[Axes]) -> None:
-    """Draw points around the simplex of three classes, and where each operator takes them."""
-    from matplotlib.collections import LineCollection
-    from matplotlib.colors import hsv_to_rgb
-
-    angle, distance = np.meshgrid(np.linspace(0, 2 * np.pi, 60, endpoint=False), [1.6, 2.2])
-    points = np.stack([distance * np.cos(angle), distance * np.sin(angle)], axis=-1).reshape(-1, 2)
-    # In the plane of the simplex, then up so far that the sum reaches its bound in every set.
-    x = points @ np.linalg.pinv(CORNERS) + 2.0
-    hue = angle.ravel() / (2 * np.pi)
-    colours = hsv_to_rgb(np.stack([hue, np.full(hue.shape, 0.7), np.full(hue.shape, 0.8)], axis=-1))
-    for ax, (title, operator, vertices) in zip(axes, PANELS, strict=True):
-        images = operator(x) @ CORNERS
-        ax.fill(*CORNERS.T, facecolor="none", edgecolor="0.75")
-        ax.fill(*(vertices @ CORNERS).T, facecolor="0.93", edgecolor="0.35")
-        segments = np.stack([points, images], axis=1)
-        ax.add_collection(LineCollection(list(segments), colors=colours, alpha=0.4, linewidths=0.7))
-        ax.scatter(points[:, 0], points[:, 1], color=colours, s=3, linewidths=0)
-        ax.scatter(images[:, 0], images[:, 1], color=colours, s=16, linewidths=0, zorder=3)
-        ax.set_title(title, family="monospace", fontsize=9)
-        ax.set(aspect="equal", xlim=(-2.4, 2.4), ylim=(-2.4, 2.4))
-        ax.set_axis_off()
-
-
-def draw_timings(ax: Axes, lines: Sequence[Measurement]) -> None:
-    """Draw a bar for each operator and a line where sorting would be."""
-    sorting = lines[0].microseconds * lines[0].speedup
-    ax.barh([line.title for line in lines], [line.microseconds for line in lines], color="#4c72b0")
-    ax.axvline(sorting, color="0.3", linestyle="--", label="simplex by np.sort")
-    ax.legend(frameon=False)
-    ax.set_xlabel("microseconds for 1000 numbers, one thread")
-    ax.invert_yaxis()
-    ax.spines[["top", "right"]].set_visible(False)
-
-
-def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure that needs no display."""
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
+def run(output: str, picture: bool) -> None:
+    """Train, print the tables and save the pictures."""
+    print(f"topkopt {__version__}: accuracy on test data, certificate of the training\n")
+    for problem in problems():
+        n, d = problem.X.shape
+        print(f"{problem.title} ({n} examples of {d} features, {len(problem.y_test)} to test)\n")
+        results = train(problem)
+        print(table(results), end="\n\n")
+        if picture:
+            target = Path(output)
+            name = target.with_stem(f"{target.stem}-{problem.title.partition(':')[0]}")
+            draw(problem, results).savefig(name, dpi=100)
+            print(f"Picture saved to {name}\n")
+    print(
+        "certified gap: the objective is at most this fraction above the optimum; epochs: passes "
+        "over the\ndata (L-BFGS iterations for the loss that is not convex)."
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m topkopt",
-        description="Apply every operator to a small vector, time it against a projection by "
-        "np.sort, check its optimality conditions, and draw the sets.",
+        description="demo: train six losses on the digits of scikit-learn and on three classes on "
+        "a circle, print top-k accuracies and certified duality gaps, draw both. projections: "
+        "apply every operator to a small vector, time it, check its optimality conditions.",
     )
-    parser.add_argument("command", nargs="?", choices=["demo"], default="demo", help="what to do")
+    parser.add_argument(
+        "command", nargs="?", choices=["demo", "projections"], default="demo", help="what to do"
+    )
     parser.add_argument("--output", default="topkopt-demo.png", help="the picture (%(default)s)")
-    parser.add_argument("--no-picture", action="store_true", help="print the table only")
+    parser.add_argument("--no-picture", action="store_true", help="print the tables only")
     parser.add_argument("--version", action="version", version=f"topkopt {__version__}")
     options = parser.parse_args(arguments)
-
-    lines = measure(CASES)
-    print(f"topkopt {__version__}, float64, array of shape {SHAPE}\n")
-    print(table(lines))
-    print(
-        "\nvs sorting: speed relative to the usual projection onto the simplex with np.sort;"
-        "\nviolation: of the optimality conditions on a row of 1000 numbers, 0 is perfect."
-    )
-    if options.no_picture:
-        return
+    action = run if options.command == "demo" else _demo_projections.run
     try:
-        figure = new_figure(11, 7.5)
-    except ImportError:
-        sys.exit(
-            "\nThe picture needs matplotlib: pip install 'topkopt[plot]', or pass --no-picture."
-        )
-    grid = figure.add_gridspec(2, len(PANELS), height_ratios=[1.25, 1])
-    draw_sets([figure.add_subplot(grid[0, i]) for i in range(len(PANELS))])
-    draw_timings(figure.add_subplot(grid[1, :]), lines)
-    figure.savefig(options.output, dpi=100)
-    print(f"\nPicture saved to {options.output}")
+        if not options.no_picture:
+            require("matplotlib")
+        action(options.output, not options.no_picture)
+    except ImportError as error:
+        sys.exit(f"{error}, or pass --no-picture." if "matplotlib" in str(error) else str(error))

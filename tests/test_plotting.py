@@ -1,0 +1,161 @@
+"""The displays: what is drawn where, and what they refuse."""
+
+import re
+import subprocess
+import sys
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib import pyplot as plt
+from sklearn.datasets import load_iris
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import topkopt
+from topkopt import TopKClassifier, TopKClassifierCV
+from topkopt.plotting import (
+    ConvergenceDisplay,
+    PathDisplay,
+    ProjectionDisplay,
+    TopKAccuracyDisplay,
+)
+from topkopt.projections import project_simplex
+
+mpl.use("Agg")
+X, Y = load_iris(return_X_y=True)
+X = X - X.mean(axis=0)
+MODEL = TopKClassifier("topk_entropy", k=2, random_state=0).fit(X, Y)
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    plt.close("all")
+
+
+def raises(error, *fragments):
+    return pytest.raises(error, match=".*".join(re.escape(str(f)) for f in fragments))
+
+
+# Convergence ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("against", ["epoch", "seconds"])
+def test_gap(against):
+    display = ConvergenceDisplay.from_estimator(MODEL, against=against)
+    (line,) = display.lines_
+    np.testing.assert_array_equal(line.get_xdata(), MODEL.history_[against])
+    np.testing.assert_array_equal(line.get_ydata(), MODEL.history_["gap"])
+    assert display.ax_.get_yscale() == "log"
+    assert display.ax_.get_ylabel() == "relative duality gap"
+    assert line.get_label() == "topk entropy, k = 2"
+    assert display.figure_ is display.ax_.figure
+
+
+def test_objectives():
+    display = ConvergenceDisplay.from_estimator(MODEL, quantity="objective", name="mine")
+    primal, dual = display.lines_
+    np.testing.assert_array_equal(primal.get_ydata(), MODEL.history_["primal"])
+    np.testing.assert_array_equal(dual.get_ydata(), MODEL.history_["dual"])
+    assert dual.get_color() == primal.get_color()
+    assert [t.get_text() for t in display.ax_.get_legend().get_texts()] == ["mine"]
+
+
+def test_several_runs_on_given_axes():
+    _, ax = plt.subplots()
+    runs = {f"C = {C}": topkopt.solve(X, Y, "softmax", C=C) for C in (0.1, 1.0)}
+    display = ConvergenceDisplay.from_solutions(runs, ax=ax, linewidth=3)
+    assert display.ax_ is ax
+    assert [line.get_linewidth() for line in display.lines_] == [3, 3]
+
+
+def test_a_pipeline():
+    pipeline = make_pipeline(StandardScaler(), TopKClassifier("softmax")).fit(X, Y)
+    assert ConvergenceDisplay.from_estimator(pipeline).lines_[0].get_label() == "softmax"
+
+
+def test_convergence_errors():
+    with raises(ValueError, "estimator must be a fitted classifier", "call fit"):
+        ConvergenceDisplay.from_estimator(TopKClassifier())
+    with raises(ValueError, "against must be one of epoch, seconds, got 'hours'"):
+        ConvergenceDisplay.from_estimator(MODEL, against="hours")
+    with raises(ValueError, "quantity must be one of gap, objective, got 'loss'"):
+        ConvergenceDisplay.from_estimator(MODEL, quantity="loss")
+    with raises(ValueError, "runs must hold at least one history"):
+        ConvergenceDisplay({})
+
+
+# Accuracy ------------------------------------------------------------------------------------
+
+
+def test_accuracy():
+    display = TopKAccuracyDisplay.from_estimator(MODEL, X, Y)
+    np.testing.assert_array_equal(display.line_.get_xdata(), [1, 2, 3])
+    assert display.accuracy[0] == MODEL.score(X, Y)
+    again = display.plot(display.ax_, name="again", most=2, color="k")
+    assert len(again.line_.get_xdata()) == 2
+    assert again.line_.get_label() == "again"
+
+
+def test_accuracy_of_another_library():
+    model = LogisticRegression().fit(X, Y)
+    display = TopKAccuracyDisplay.from_estimator(model, X, Y, sample_weight=np.ones(150))
+    assert display.line_.get_label() == "LogisticRegression"
+
+
+def test_accuracy_from_predictions_has_no_legend():
+    display = TopKAccuracyDisplay.from_predictions(Y, MODEL.decision_function(X))
+    assert display.ax_.get_legend() is None
+
+
+# Paths ---------------------------------------------------------------------------------------
+
+
+def test_path():
+    path = topkopt.path(X, Y, "softmax", Cs=[0.1, 1.0], random_state=0)
+    display = PathDisplay.from_path(path, X, Y, ks=[1, 2])
+    assert [line.get_label() for line in display.lines_] == ["top-1", "top-2"]
+    np.testing.assert_array_equal(display.gap_line_.get_ydata(), path.gaps)
+    assert display.ax_.get_xscale() == display.gap_ax_.get_yscale() == "log"
+
+
+def test_path_of_a_search():
+    search = TopKClassifierCV(
+        [0.1, 1.0], [1, 2], loss="topk_entropy", scoring="top2", random_state=0
+    ).fit(X, Y)
+    display = PathDisplay.from_estimator(search)
+    column = list(search.ks_).index(search.k_)
+    np.testing.assert_array_equal(display.accuracy["top-2"], search.scores_[:, column])
+    assert len(PathDisplay.from_estimator(search, ks=[1, 2, 3]).lines_) == 3
+    with raises(ValueError, "estimator must be a fitted TopKClassifierCV", "from_path"):
+        PathDisplay.from_estimator(MODEL)
+
+
+# Projections ---------------------------------------------------------------------------------
+
+
+def test_projection():
+    display = ProjectionDisplay.from_function(project_simplex, vertices=np.eye(3), name="simplex")
+    assert display.ax_.get_title() == "simplex"
+    inside = np.linalg.lstsq(
+        np.vstack([display.CORNERS.T, np.ones(3)]),
+        np.vstack([display.images.T, np.ones(len(display.images))]),
+        rcond=None,
+    )[0]
+    assert inside.min() > -1e-3  # the images are in the triangle
+    display.plot(plt.subplots()[1])
+    with raises(ValueError, "function must return rows of three numbers", "(120, 3)", "(120, 2)"):
+        ProjectionDisplay.from_function(lambda x: x[:, :2])
+
+
+def test_without_matplotlib():
+    code = (
+        "import sys; sys.modules['matplotlib'] = None\n"
+        "from topkopt.plotting import TopKAccuracyDisplay\n"
+        "try: TopKAccuracyDisplay([0.5, 1.0]).plot()\n"
+        "except ImportError as error: print(error)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 'pip install "topkopt[plot]"' in said.stdout

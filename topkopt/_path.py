@@ -1,0 +1,216 @@
+"""A regularisation path: one training for each C, each started where the last one ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from topkopt import losses
+from topkopt._validation import as_floating, check_k
+from topkopt.solvers import Solution, State, solve
+
+__all__ = ["Path", "check_Cs", "flat_loss", "path"]
+
+# Which of the flat parameters each loss takes; the others need none.
+_FLAT = {
+    "hinge": ("smoothing",),
+    "topk_hinge": ("k", "smoothing"),
+    "weighted_topk_hinge": ("k", "smoothing", "weights"),
+    "topk_entropy": ("k",),
+    "truncated_topk_entropy": ("k",),
+    "ova_hinge": ("smoothing",),
+    "multilabel_hinge": ("smoothing",),
+}
+
+
+@dataclass(frozen=True)
+class Path:
+    """Solutions for increasing C.
+
+    Attributes
+    ----------
+    Cs : ndarray of shape (p,)
+        The values of C, increasing.
+    solutions : list of Solution
+        One for each C.
+    """
+
+    Cs: NDArray
+    solutions: list[Solution] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.solutions)
+
+    def __getitem__(self, place: int) -> Solution:
+        return self.solutions[place]
+
+    @property
+    def coefs(self) -> NDArray | None:
+        """The weights W of each C, of shape (p, d, m); None with a kernel."""
+        if self.solutions[0].coef is None:
+            return None
+        return np.stack([solution.coef for solution in self.solutions])  # type: ignore[misc]
+
+    @property
+    def gaps(self) -> NDArray:
+        """The certificate of each C."""
+        return np.array([solution.gap for solution in self.solutions])
+
+    @property
+    def n_epochs(self) -> NDArray:
+        """The passes over the data that each C took."""
+        return np.array([solution.n_epochs for solution in self.solutions])
+
+    def scores(self, X: Any) -> NDArray:
+        """Return the scores of examples under every C.
+
+        Parameters
+        ----------
+        X : array_like or sparse matrix of shape (n, d)
+            The examples as rows; with a kernel, the kernel between them and the training examples.
+
+        Returns
+        -------
+        ndarray of shape (p, n, m)
+        """
+        return np.stack(
+            [
+                np.asarray(X @ (solution.dual if solution.coef is None else solution.coef))
+                for solution in self.solutions
+            ]
+        )
+
+
+def path(
+    X: ArrayLike,
+    y: ArrayLike,
+    loss: losses.Loss | str = "topk_hinge",
+    *,
+    Cs: int | ArrayLike = 10,
+    k: int = 1,
+    smoothing: float = 0.0,
+    weights: ArrayLike | str | None = None,
+    sample_weight: ArrayLike | None = None,
+    kernel: bool = False,
+    tol: float = 1e-3,
+    max_epochs: int = 1000,
+    random_state: Any = None,
+    callback: Callable[[State], Any] | None = None,
+    verbose: int = 0,
+) -> Path:
+    """Train for several C, each from the solution of the one before.
+
+    Parameters
+    ----------
+    X : array_like or sparse matrix of shape (n, d), or (n, n) with `kernel`
+        The examples as rows, or their Gram matrix; see `topkopt.solve`.
+    y : array_like of shape (n,) or (n, m)
+        Labels 0, 1, ..., m - 1; for multilabel losses also an indicator matrix.
+    loss : str or Loss, default "topk_hinge"
+        A registry name of `topkopt.losses`, or a loss object.
+    Cs : int or array_like, default 10
+        The values of C, in any order, or how many between 1e-4 and 1e4.
+    k : int, default 1
+        For top-k losses: how many guesses are allowed. Others ignore it.
+    smoothing : float, default 0.0
+        For hinge losses: how smooth. Others ignore it.
+    weights : array_like or {"flat", "linear", "exp"}, optional
+        For "weighted_topk_hinge": the weights, or their profile over k places.
+    sample_weight : array_like of shape (n,), optional
+        Non-negative weights of the examples.
+    kernel : bool, default False
+        Whether X is a Gram matrix.
+    tol, max_epochs, random_state, callback, verbose
+        As in `topkopt.solve`, for each C.
+
+    Returns
+    -------
+    Path
+        The solutions, for increasing C.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import topkopt
+    >>> path = topkopt.path(np.eye(3), [0, 1, 2], "topk_hinge", Cs=[10.0, 0.1], k=2)
+    >>> path.Cs
+    array([ 0.1, 10. ])
+    >>> path.coefs.shape
+    (2, 3, 3)
+    >>> bool((path.gaps <= 1e-3).all())
+    True
+    """
+    trained = flat_loss(loss, k=k, smoothing=smoothing, weights=weights)
+    grid = check_Cs(Cs)
+
+    def train(by: losses.Loss, C: float, start: Solution | None) -> Solution:
+        return solve(
+            X,
+            y,
+            by,
+            C=C,
+            sample_weight=sample_weight,
+            kernel=kernel,
+            tol=tol,
+            max_epochs=max_epochs,
+            warm_start=start,
+            random_state=random_state,
+            callback=callback,
+            verbose=verbose,
+        )
+
+    # Where a loss that is not convex ends depends on its start: the softmax solution for that C.
+    ascended = trained if trained.convex else losses.Softmax()
+    solutions: list[Solution] = []
+    for C in grid:
+        solutions.append(train(ascended, C, solutions[-1] if solutions else None))
+    if not trained.convex:
+        solutions = [train(trained, start.C, start) for start in solutions]
+    return Path(grid, solutions)
+
+
+def check_Cs(Cs: Any) -> NDArray:
+    """Return distinct increasing values of C.
+
+    >>> check_Cs(3)
+    array([1.e-04, 1.e+00, 1.e+04])
+    """
+    if np.ndim(Cs) == 0:
+        return np.logspace(-4, 4, check_k(Cs, np.iinfo(np.intp).max, "any number", name="Cs"))
+    grid = np.unique(as_floating(Cs, "Cs"))
+    if not grid.size or not np.isfinite(grid).all() or grid[0] <= 0:
+        raise ValueError(f"Cs must be an integer or a list of positive numbers, got {Cs!r}.")
+    return grid
+
+
+def flat_loss(
+    loss: losses.Loss | str,
+    *,
+    k: int | None = None,
+    smoothing: float = 0.0,
+    weights: ArrayLike | str | None = None,
+) -> losses.Loss:
+    """Return a loss by name, given parameters of which it may take only some.
+
+    >>> flat_loss("topk_hinge", k=3, smoothing=1.0)
+    TopKHinge(k=3, kind='alpha', smoothing=1.0)
+    >>> flat_loss("softmax", k=3, smoothing=1.0)
+    Softmax()
+    """
+    if isinstance(loss, losses.Loss):
+        return loss
+    given: dict[str, Any] = {"k": k, "smoothing": smoothing, "weights": weights}
+    if loss == "weighted_topk_hinge":
+        if weights is None:
+            raise ValueError(
+                "weights must be given with loss='weighted_topk_hinge': an array, or one of flat, "
+                "linear, exp."
+            )
+        if not isinstance(weights, str):
+            given["k"] = None  # the array has its own length
+    takes = _FLAT.get(loss, ())
+    return losses.get(loss, **{name: given[name] for name in takes})

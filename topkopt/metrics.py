@@ -1,0 +1,497 @@
+"""How good a ranking of classes is: top-k, multilabel ranking, and the choice of a threshold.
+
+Every function takes the truth first and the scores second, so that
+``sklearn.metrics.make_scorer(metric, response_method="decision_function")`` works. What is missing
+here (F1, Hamming, Jaccard, ...) is scikit-learn's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
+
+from topkopt._validation import as_floating, check_k
+
+__all__ = [
+    "THRESHOLDS",
+    "mean_average_precision",
+    "precision_at_k",
+    "rank_loss",
+    "recall_at_k",
+    "topk_accuracy",
+    "topk_accuracy_curve",
+    "topk_error",
+    "tune_threshold",
+]
+
+_POWERS = 10.0 ** (np.arange(-29, 6) / 5)  # 10 ** -5.8, -5.6, ..., 1.0
+THRESHOLDS = np.concatenate([-_POWERS[::-1], [0.0], _POWERS])  # the 71 values of the papers
+THRESHOLDS.flags.writeable = False
+
+# Named metrics of 0/1 predictions: function of sklearn.metrics, its parameters, sign.
+_PREDICTION_METRICS: dict[str, tuple[str, dict[str, Any], float]] = {
+    "accuracy": ("jaccard_score", {"average": "samples", "zero_division": 1.0}, 1.0),
+    "f1_macro": ("f1_score", {"average": "macro", "zero_division": 0.0}, 1.0),
+    "f1_micro": ("f1_score", {"average": "micro", "zero_division": 0.0}, 1.0),
+    "f1_samples": ("f1_score", {"average": "samples", "zero_division": 1.0}, 1.0),
+    "hamming": ("hamming_loss", {}, -1.0),
+    "subset_accuracy": ("accuracy_score", {}, 1.0),
+}
+
+
+# Multiclass -----------------------------------------------------------------------------------
+
+
+def topk_accuracy(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    k: int = 1,
+    *,
+    labels: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+) -> float:
+    """Return how often fewer than k classes score higher than the right one.
+
+    Parameters
+    ----------
+    y_true : array_like of shape (n,)
+        The right classes.
+    y_score : array_like of shape (n, m), or (n,) for two classes
+        The scores of the classes, in the order of `labels`.
+    k : int, default 1
+        How many guesses are allowed, ``1 <= k <= m``.
+    labels : array_like of shape (m,), optional
+        The class of each column, such as ``classifier.classes_``. By default the sorted distinct
+        values of `y_true` if there are m, otherwise 0, 1, ..., m - 1.
+    sample_weight : array_like of shape (n,), optional
+        Non-negative weights of the examples.
+
+    Returns
+    -------
+    float
+        Between 0 and 1.
+
+    See Also
+    --------
+    topk_accuracy_curve : for every k at once.
+
+    Notes
+    -----
+    Ties count as correct, as in the papers; ``sklearn.metrics.top_k_accuracy_score`` breaks them by
+    the order of the columns, so that permuting the classes changes its result.
+
+    Examples
+    --------
+    >>> from topkopt.metrics import topk_accuracy
+    >>> scores = [[3.0, 2.0, 1.0], [1.0, 1.0, 0.0], [2.0, 1.0, 0.0]]
+    >>> topk_accuracy([1, 1, 2], scores, k=1)
+    0.3333333333333333
+    >>> topk_accuracy([1, 1, 2], scores, k=2)
+    0.6666666666666666
+    """
+    curve = topk_accuracy_curve(y_true, y_score, ks=[k], labels=labels, sample_weight=sample_weight)
+    return float(curve[0])
+
+
+def topk_error(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    k: int = 1,
+    *,
+    labels: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+) -> float:
+    """Return how often k or more classes score higher than the right one.
+
+    Parameters
+    ----------
+    y_true : array_like of shape (n,)
+        The right classes.
+    y_score : array_like of shape (n, m), or (n,) for two classes
+        The scores of the classes, in the order of `labels`.
+    k : int, default 1
+        How many guesses are allowed, ``1 <= k <= m``.
+    labels : array_like of shape (m,), optional
+        The class of each column, see `topk_accuracy`.
+    sample_weight : array_like of shape (n,), optional
+        Non-negative weights of the examples.
+
+    Returns
+    -------
+    float
+        ``1 - topk_accuracy(...)``.
+
+    Examples
+    --------
+    >>> from topkopt.metrics import topk_error
+    >>> topk_error([0, 1], [[2.0, 1.0], [2.0, 1.0]])
+    0.5
+    """
+    return 1.0 - topk_accuracy(y_true, y_score, k, labels=labels, sample_weight=sample_weight)
+
+
+def topk_accuracy_curve(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    ks: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+) -> NDArray:
+    """Return the top-k accuracy for several k in one pass.
+
+    Parameters
+    ----------
+    y_true : array_like of shape (n,)
+        The right classes.
+    y_score : array_like of shape (n, m), or (n,) for two classes
+        The scores of the classes, in the order of `labels`.
+    ks : array_like of int, optional
+        The numbers of guesses; 1, 2, ..., m by default.
+    labels : array_like of shape (m,), optional
+        The class of each column, see `topk_accuracy`.
+    sample_weight : array_like of shape (n,), optional
+        Non-negative weights of the examples.
+
+    Returns
+    -------
+    ndarray
+        One accuracy per k.
+
+    Examples
+    --------
+    >>> from topkopt.metrics import topk_accuracy_curve
+    >>> topk_accuracy_curve(["a", "c"], [[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]], labels=["a", "b", "c"])
+    array([0.5, 0.5, 1. ])
+    """
+    scores = _as_scores(y_score, two_classes=True)
+    n, m = scores.shape
+    columns = _columns_of(y_true, n, m, labels)
+    weight = _as_weight(sample_weight, n)
+    places = np.arange(1, m + 1) if ks is None else _listed(ks, m)
+    above = np.count_nonzero(scores > scores[np.arange(n), columns][:, None], axis=1)
+    reached = np.cumsum(np.bincount(above, weights=weight, minlength=m))
+    return reached[places - 1] / weight.sum()
+
+
+# Multilabel -----------------------------------------------------------------------------------
+
+
+def recall_at_k(
+    y_true: Any, y_score: ArrayLike, k: int = 1, *, sample_weight: ArrayLike | None = None
+) -> float:
+    """Return which part of an example's labels is among its k highest scores, on average.
+
+    Parameters
+    ----------
+    y_true : array_like or sparse matrix of shape (n, m)
+        The labels as an indicator matrix.
+    y_score : array_like of shape (n, m)
+        The scores.
+    k : int, default 1
+        How many labels are named, ``1 <= k <= m``.
+    sample_weight : array_like of shape (n,), optional
+        Non-negative weights of the examples.
+
+    Returns
+    -------
+    float
+        The mean over the examples that have a label.
+
+    Notes
+    -----
+    Where scores are tied at the k-th place, the mean over all ways to break the tie is taken.
+
+    Examples
+    --------
+    >>> from topkopt.metrics import recall_at_k
+    >>> recall_at_k([[1, 1, 0], [0, 0, 1]], [[3.0, 1.0, 2.0], [1.0, 2.0, 3.0]], k=1)
+    0.75
+    """
+    relevant, scores, weight = _as_multilabel(y_true, y_score, sample_weight)
+    sizes = relevant.sum(axis=1)
+    weight = np.where(sizes > 0, weight, 0.0)
+    if not weight.any():
+        raise ValueError("y_true must have a label in some example of positive weight, got none.")
+    return float(weight @ (_hits(relevant, scores, k) / np.maximum(sizes, 1)) / weight.sum())
+
+
+def precision_at_k(
+    y_true: Any, y_score: ArrayLike, k: int = 1, *, sample_weight: ArrayLike | None = None
+) -> float:
+    """Return which part of the k highest scores belongs to labels of the example, on average.
+
+    Parameters
+    ----------
+    y_true : array_like or sparse matrix of shape (n, m)
+        The labels as an indicator matrix.
+    y_score : array_like of shape (n, m)
+        The scores.
+    k : int, default 1
+        How many labels are named, ``1 <= k <= m``.
+    sample_weight : array_like of shape (n,), optional
+        Non-negative weights of the examples.
+
+    Returns
+    -------
+    float
+        The mean over all examples; one without labels counts as 0.
+
+    Notes
+    -----
+    Where scores are tied at the k-th place, the mean over all ways to break the tie is taken.
+
+    Examples
+    --------
+    >>> from topkopt.metrics import precision_at_k
+    >>> precision_at_k([[1, 1, 0], [0, 0, 1]], [[3.0, 1.0, 2.0], [1.0, 2.0, 3.0]], k=2)
+    0.5
+    """
+    relevant, scores, weight = _as_multilabel(y_true, y_score, sample_weight)
+    return float(weight @ _hits(relevant, scores, k) / (k * weight.sum()))
+
+
+def rank_loss(y_true: Any, y_score: ArrayLike, *, sample_weight: ArrayLike | None = None) -> float:
+    """Return which part of the (label, other label) pairs is in the wrong order, on average.
+
+    Parameters
+    ----------
+    y_true : array_like or sparse matrix of shape (n, m)
+        The labels as an indicator matrix.
+    y_score : array_like of shape (n, m)
+        The scores.
+    sample_weight : array_like of shape (n,), optional
+        Non-negative weights of the examples.
+
+    Returns
+    -------
+    float
+        Between 0, every label above all others, and 1. Ties count as errors, examples with no
+        label or with all of them as 0.
+
+    Examples
+    --------
+    >>> from topkopt.metrics import rank_loss
+    >>> rank_loss([[1, 0, 0], [1, 1, 0]], [[2.0, 3.0, 1.0], [3.0, 2.0, 1.0]])
+    0.25
+    """
+    relevant, scores, weight = _as_multilabel(y_true, y_score, sample_weight)
+    order, last = _ranking(scores)
+    labels = np.take_along_axis(relevant, order, axis=1)
+    others_at_or_above = np.take_along_axis(np.cumsum(~labels, axis=1), last, axis=1)
+    wrong = np.where(labels, others_at_or_above, 0).sum(axis=1)
+    pairs = labels.sum(axis=1) * (~labels).sum(axis=1)
+    return float(weight @ (wrong / np.maximum(pairs, 1)) / weight.sum())
+
+
+def mean_average_precision(
+    y_true: Any, y_score: ArrayLike, *, sample_weight: ArrayLike | None = None
+) -> float:
+    """Return the average precision of each label, ranking the examples, averaged over the labels.
+
+    Parameters
+    ----------
+    y_true : array_like or sparse matrix of shape (n, m)
+        The labels as an indicator matrix.
+    y_score : array_like of shape (n, m)
+        The scores.
+    sample_weight : array_like of shape (n,), optional
+        Non-negative weights of the examples.
+
+    Returns
+    -------
+    float
+        The mean over the labels that some example has. Examples of equal score enter together.
+
+    Examples
+    --------
+    >>> from topkopt.metrics import mean_average_precision
+    >>> mean_average_precision([[1, 0], [0, 1], [1, 1]], [[3.0, 1.0], [2.0, 3.0], [1.0, 2.0]])
+    0.9166666666666666
+    """
+    relevant, scores, weight = _as_multilabel(y_true, y_score, sample_weight)
+    order, last = _ranking(scores.T)
+    mass = weight[order]
+    positive = np.where(np.take_along_axis(relevant.T, order, axis=1), mass, 0.0)
+    totals = np.take_along_axis(np.cumsum(mass, axis=1), last, axis=1)
+    precision = np.take_along_axis(np.cumsum(positive, axis=1), last, axis=1)
+    precision = np.divide(precision, totals, out=np.zeros_like(totals), where=totals > 0)
+    support = positive.sum(axis=1)
+    seen = support > 0
+    if not seen.any():
+        raise ValueError("y_true must have a label in some example of positive weight, got none.")
+    return float(((positive * precision).sum(axis=1)[seen] / support[seen]).mean())
+
+
+def tune_threshold(
+    y_true: Any,
+    y_score: ArrayLike,
+    metric: str | Callable[[NDArray, NDArray], float] = "f1_micro",
+    *,
+    thresholds: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+) -> tuple[float, float]:
+    """Choose the score above which a label is predicted.
+
+    Parameters
+    ----------
+    y_true : array_like or sparse matrix of shape (n, m)
+        The labels as an indicator matrix; of examples that were not trained on.
+    y_score : array_like of shape (n, m)
+        Their scores.
+    metric : str or callable, default "f1_micro"
+        What to maximise: "f1_micro", "f1_macro", "f1_samples", "accuracy" (Jaccard, by example),
+        "subset_accuracy", "hamming" (minimised), or a function of the true and the predicted
+        indicator matrices of which more is better.
+    thresholds : array_like, optional
+        The values to try; by default `THRESHOLDS`, the papers' 71: 0 and plus or minus
+        10 ** (-5.8, -5.6, ..., 1.0).
+    sample_weight : array_like of shape (n,), optional
+        Non-negative weights of the examples, for named metrics.
+
+    Returns
+    -------
+    threshold : float
+        The best value; of equally good ones the one in the middle.
+    value : float
+        The metric there; for "hamming" the loss.
+
+    Examples
+    --------
+    >>> from topkopt.metrics import tune_threshold
+    >>> tune_threshold([[1, 0], [1, 1]], [[3.0, 1.0], [4.0, 2.5]], thresholds=[0, 1, 2, 3])
+    (2.0, 1.0)
+    """
+    relevant, scores, weight = _as_multilabel(y_true, y_score, sample_weight)
+    grid = as_floating(THRESHOLDS if thresholds is None else thresholds, "thresholds").ravel()
+    if not grid.size:
+        raise ValueError("thresholds must hold at least one value, got none.")
+    quality, sign = _prediction_metric(metric, None if sample_weight is None else weight)
+    truth = relevant.astype(int)
+    values = np.array([sign * quality(truth, (scores > cut).astype(int)) for cut in grid])
+    best = np.flatnonzero(values == values.max())
+    chosen = best[len(best) // 2]
+    return float(grid[chosen]), float(sign * values[chosen])
+
+
+# What the functions share -----------------------------------------------------------------------
+
+
+def _prediction_metric(
+    metric: str | Callable[[NDArray, NDArray], float], weight: NDArray | None
+) -> tuple[Callable[[NDArray, NDArray], float], float]:
+    if callable(metric):
+        return metric, 1.0
+    if metric not in _PREDICTION_METRICS:
+        raise ValueError(
+            f"metric must be a function or one of {', '.join(_PREDICTION_METRICS)}, got {metric!r}."
+        )
+    from topkopt._extras import require
+
+    name, parameters, sign = _PREDICTION_METRICS[metric]
+    function = getattr(require("sklearn.metrics"), name)
+    return lambda truth, guess: function(truth, guess, sample_weight=weight, **parameters), sign
+
+
+def _listed(ks: Any, m: int) -> NDArray:
+    if np.ndim(ks) != 1 or not np.size(ks):
+        raise ValueError(f"ks must be a non-empty list of integers, got {ks!r}.")
+    return np.array([check_k(k, m, "the number of classes") for k in ks])
+
+
+def _as_scores(y_score: ArrayLike, *, two_classes: bool = False) -> NDArray:
+    scores = as_floating(y_score, "y_score")
+    if scores.ndim == 1 and two_classes:  # a decision function: positive means the second class
+        scores = np.stack([np.zeros_like(scores), scores], axis=1)
+    if scores.ndim != 2:
+        raise ValueError(
+            f"y_score must have one row per example and one column per class, "
+            f"got shape {scores.shape}."
+        )
+    if not scores.shape[0]:
+        raise ValueError("y_score must have at least one row, got none.")
+    if np.isnan(scores).any():
+        raise ValueError("y_score must not hold NaN; find out which examples have no scores.")
+    return scores
+
+
+def _as_weight(sample_weight: ArrayLike | None, n: int) -> NDArray:
+    if sample_weight is None:
+        return np.ones(n)
+    weight = as_floating(sample_weight, "sample_weight").astype(np.float64)
+    if weight.shape != (n,):
+        raise ValueError(
+            f"sample_weight must have one entry per example ({n}), got shape {weight.shape}."
+        )
+    if not (np.isfinite(weight).all() and (weight >= 0).all() and weight.any()):
+        raise ValueError("sample_weight must be finite, non-negative and not all zero.")
+    return weight
+
+
+def _columns_of(y_true: ArrayLike, n: int, m: int, labels: ArrayLike | None) -> NDArray:
+    """Return the column of each example's class."""
+    truth = np.asarray(y_true)
+    if truth.shape != (n,):
+        raise ValueError(
+            f"y_true must hold one class per row of y_score ({n}), got shape {truth.shape}."
+        )
+    if labels is None:
+        classes = np.unique(truth)
+        if len(classes) != m and truth.dtype.kind in "iub":
+            classes = np.arange(m)
+    else:
+        classes = np.asarray(labels)
+    if classes.shape != (m,):
+        raise ValueError(
+            f"labels must name the class of each of the {m} columns of y_score, got "
+            f"{classes.size}; pass labels=classifier.classes_."
+        )
+    order = np.argsort(classes)
+    places = order[np.minimum(np.searchsorted(classes, truth, sorter=order), m - 1)]
+    unknown = classes[places] != truth
+    if unknown.any():
+        raise ValueError(
+            f"y_true must hold classes named in labels, got {truth[unknown][0]!r}; "
+            "pass labels=classifier.classes_ and leave out examples of other classes."
+        )
+    return places
+
+
+def _as_multilabel(
+    y_true: Any, y_score: ArrayLike, sample_weight: ArrayLike | None
+) -> tuple[NDArray, NDArray, NDArray]:
+    """Return labels as booleans, scores and weights; scores are dense, so labels may be too."""
+    scores = _as_scores(y_score)
+    labels = y_true.toarray() if scipy.sparse.issparse(y_true) else np.asarray(y_true)
+    if labels.shape != scores.shape:
+        raise ValueError(
+            f"y_true must be an indicator matrix of the shape of y_score {scores.shape}, "
+            f"got {labels.shape}."
+        )
+    if labels.dtype != bool and not np.isin(labels, (0, 1)).all():
+        raise ValueError("y_true must be an indicator matrix of 0 and 1, got other values.")
+    return labels.astype(bool), scores, _as_weight(sample_weight, len(scores))
+
+
+def _hits(relevant: NDArray, scores: NDArray, k: int) -> NDArray:
+    """Return how many labels are among the k highest scores, on average over broken ties."""
+    m = scores.shape[1]
+    k = check_k(k, m, "the number of classes")
+    cut = np.partition(scores, m - k, axis=1)[:, m - k, None]
+    above, tied = scores > cut, scores == cut
+    share = (k - above.sum(axis=1)) / tied.sum(axis=1)
+    return (relevant & above).sum(axis=1) + share * (relevant & tied).sum(axis=1)
+
+
+def _ranking(scores: NDArray) -> tuple[NDArray, NDArray]:
+    """Return the order of each row, highest first, and for each place the last of its tie."""
+    order = np.argsort(-scores, axis=1, kind="stable")
+    ranked = np.take_along_axis(scores, order, axis=1)
+    m = scores.shape[1]
+    ends = np.full(ranked.shape, m - 1)
+    ends[:, :-1] = np.where(ranked[:, :-1] > ranked[:, 1:], np.arange(m - 1), m - 1)
+    return order, np.minimum.accumulate(ends[:, ::-1], axis=1)[:, ::-1]

@@ -1,0 +1,565 @@
+"""Pictures of trainings, accuracies, paths and projections, as scikit-learn's displays.
+
+A display is made by a ``from_...`` method, which also draws it; ``plot(ax)`` draws it again, and
+leaves ``ax_`` and ``figure_``. matplotlib (the extra ``plot``) is imported when something is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from topkopt._extras import require
+from topkopt._path import Path
+from topkopt.metrics import topk_accuracy_curve
+
+__all__ = ["ConvergenceDisplay", "PathDisplay", "ProjectionDisplay", "TopKAccuracyDisplay"]
+
+
+class _Display:
+    """Finds the axes to draw on and remembers them."""
+
+    ax_: Any
+    figure_: Any
+
+    def _open(self, ax: Any) -> Any:
+        pyplot = require("matplotlib.pyplot")
+        self.ax_ = pyplot.subplots(layout="constrained")[1] if ax is None else ax
+        self.figure_ = self.ax_.figure
+        return self.ax_
+
+
+def _one_of(value: str, name: str, choices: Sequence[str]) -> str:
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}.")
+    return value
+
+
+def _name_of(estimator: Any) -> str:
+    """Return a legend for an estimator: its loss, with k where there is one."""
+    model = estimator[-1] if hasattr(estimator, "named_steps") else estimator
+    solution = getattr(model, "solution_", None)
+    if solution is None:
+        return type(model).__name__
+    k = getattr(solution.loss, "k", None) if "topk" in solution.loss.name else None
+    return solution.loss.name.replace("_", " ") + (f", k = {k}" if k is not None else "")
+
+
+class ConvergenceDisplay(_Display):
+    """How the objectives, or the gap between them, fall during training.
+
+    Parameters
+    ----------
+    runs : dict of str to dict of ndarray
+        The history of each run, by its name in the legend.
+
+    Attributes
+    ----------
+    lines_ : list of matplotlib.lines.Line2D
+        What was drawn.
+    ax_, figure_
+        Where.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import topkopt
+    >>> from topkopt.plotting import ConvergenceDisplay
+    >>> solution = topkopt.solve(np.eye(3), [0, 1, 2], "softmax")
+    >>> display = ConvergenceDisplay.from_solutions({"softmax": solution})
+    >>> len(display.lines_)
+    1
+    """
+
+    def __init__(self, runs: Mapping[str, Mapping[str, NDArray]]):
+        if not runs:
+            raise ValueError("runs must hold at least one history, got none.")
+        self.runs = runs
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, *, name: str | None = None, ax: Any = None, **options: Any
+    ) -> ConvergenceDisplay:
+        """Draw the training of a fitted estimator, or of a pipeline that ends in one.
+
+        Parameters
+        ----------
+        estimator : TopKClassifier, TopKClassifierCV, MultilabelClassifier or Pipeline
+            A fitted estimator.
+        name : str, optional
+            Its name in the legend.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw.
+        **options
+            Passed to `plot`.
+
+        Returns
+        -------
+        ConvergenceDisplay
+        """
+        model = estimator[-1] if hasattr(estimator, "named_steps") else estimator
+        if not hasattr(model, "history_"):
+            raise ValueError(
+                f"estimator must be a fitted classifier of topkopt, got {estimator!r}; call fit."
+            )
+        return cls({name or _name_of(model): model.history_}).plot(ax, **options)
+
+    @classmethod
+    def from_solutions(
+        cls, solutions: Mapping[str, Any], *, ax: Any = None, **options: Any
+    ) -> ConvergenceDisplay:
+        """Draw several runs.
+
+        Parameters
+        ----------
+        solutions : dict of str to Solution
+            The runs, by their names in the legend.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw.
+        **options
+            Passed to `plot`.
+
+        Returns
+        -------
+        ConvergenceDisplay
+        """
+        runs = {name: solution.history for name, solution in solutions.items()}
+        return cls(runs).plot(ax, **options)
+
+    def plot(
+        self, ax: Any = None, *, against: str = "epoch", quantity: str = "gap", **line: Any
+    ) -> ConvergenceDisplay:
+        """Draw the runs.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure by default.
+        against : {"epoch", "seconds"}, default "epoch"
+            The horizontal axis.
+        quantity : {"gap", "objective"}, default "gap"
+            The relative duality gap, or both objectives: the primal one falls, the dual one
+            (dashed) rises, and the optimum is between them.
+        **line
+            Passed to ``matplotlib.axes.Axes.plot``.
+
+        Returns
+        -------
+        ConvergenceDisplay
+        """
+        _one_of(against, "against", ("epoch", "seconds"))
+        _one_of(quantity, "quantity", ("gap", "objective"))
+        ax = self._open(ax)
+        self.lines_: list[Any] = []
+        for name, history in self.runs.items():
+            if quantity == "gap":
+                self.lines_ += ax.plot(history[against], history["gap"], label=name, **line)
+                continue
+            (primal,) = ax.plot(history[against], history["primal"], label=name, **line)
+            dashed = {**line, "linestyle": "--", "color": primal.get_color()}
+            self.lines_ += [primal, *ax.plot(history[against], history["dual"], **dashed)]
+        if quantity == "gap":
+            ax.set_yscale("log")
+        ax.set_xlabel("epochs" if against == "epoch" else "seconds")
+        ax.set_ylabel("relative duality gap" if quantity == "gap" else "primal and dual objective")
+        ax.legend(frameon=False)
+        return self
+
+
+class TopKAccuracyDisplay(_Display):
+    """The accuracy against the number of guesses.
+
+    Parameters
+    ----------
+    accuracy : array_like of shape (m,)
+        The top-1, top-2, ..., top-m accuracies.
+    name : str, optional
+        The name in the legend.
+
+    Attributes
+    ----------
+    line_ : matplotlib.lines.Line2D
+        What was drawn.
+    ax_, figure_
+        Where.
+
+    Examples
+    --------
+    >>> from topkopt.plotting import TopKAccuracyDisplay
+    >>> display = TopKAccuracyDisplay.from_predictions([0, 1], [[2.0, 1.0, 0.0], [2.0, 1.0, 0.0]])
+    >>> display.accuracy
+    array([0.5, 1. , 1. ])
+    """
+
+    def __init__(self, accuracy: ArrayLike, *, name: str | None = None):
+        self.accuracy = np.asarray(accuracy)
+        self.name = name
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: ArrayLike,
+        *,
+        sample_weight: ArrayLike | None = None,
+        name: str | None = None,
+        ax: Any = None,
+        **options: Any,
+    ) -> TopKAccuracyDisplay:
+        """Score a classifier on examples and draw.
+
+        Parameters
+        ----------
+        estimator : estimator with classes_ and decision_function or predict_proba
+            A fitted classifier, of any library.
+        X, y
+            Examples and their classes.
+        sample_weight : array_like of shape (n,), optional
+            Weights of the examples.
+        name : str, optional
+            The name in the legend.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw.
+        **options
+            Passed to `plot`.
+
+        Returns
+        -------
+        TopKAccuracyDisplay
+        """
+        score = getattr(estimator, "decision_function", None) or estimator.predict_proba
+        return cls.from_predictions(
+            y,
+            score(X),
+            labels=estimator.classes_,
+            sample_weight=sample_weight,
+            name=name or _name_of(estimator),
+            ax=ax,
+            **options,
+        )
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: ArrayLike,
+        y_score: ArrayLike,
+        *,
+        labels: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        name: str | None = None,
+        ax: Any = None,
+        **options: Any,
+    ) -> TopKAccuracyDisplay:
+        """Draw from scores, see `topkopt.metrics.topk_accuracy_curve`.
+
+        Parameters
+        ----------
+        y_true, y_score, labels, sample_weight
+            Passed to `topkopt.metrics.topk_accuracy_curve`.
+        name : str, optional
+            The name in the legend.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw.
+        **options
+            Passed to `plot`.
+
+        Returns
+        -------
+        TopKAccuracyDisplay
+        """
+        curve = topk_accuracy_curve(y_true, y_score, labels=labels, sample_weight=sample_weight)
+        return cls(curve, name=name).plot(ax, **options)
+
+    def plot(
+        self, ax: Any = None, *, name: str | None = None, most: int | None = None, **line: Any
+    ) -> TopKAccuracyDisplay:
+        """Draw the accuracy for k = 1, 2, ...
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure by default.
+        name : str, optional
+            The name in the legend.
+        most : int, optional
+            The largest k to draw; all by default.
+        **line
+            Passed to ``matplotlib.axes.Axes.plot``.
+
+        Returns
+        -------
+        TopKAccuracyDisplay
+        """
+        ax = self._open(ax)
+        shown = self.accuracy[:most]
+        label = name or self.name
+        style = {"marker": ".", "label": label, **line}
+        (self.line_,) = ax.plot(np.arange(1, len(shown) + 1), shown, **style)
+        ax.set_xlabel("guesses k")
+        ax.set_ylabel("top-k accuracy")
+        ax.xaxis.get_major_locator().set_params(integer=True)
+        if label:
+            ax.legend(frameon=False)
+        return self
+
+
+class PathDisplay(_Display):
+    """Accuracy and certified gap against C.
+
+    Parameters
+    ----------
+    Cs : array_like of shape (p,)
+        The values of C.
+    accuracy : dict of str to array_like of shape (p,)
+        Accuracies, by their names in the legend.
+    gaps : array_like of shape (p,)
+        The relative duality gap for each C.
+
+    Attributes
+    ----------
+    lines_ : list of matplotlib.lines.Line2D
+        The accuracies.
+    gap_line_ : matplotlib.lines.Line2D
+        The gap.
+    ax_, gap_ax_, figure_
+        The axes of the accuracies and of the gap, and their figure.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import topkopt
+    >>> from topkopt.plotting import PathDisplay
+    >>> path = topkopt.path(np.eye(3), [0, 1, 2], "softmax", Cs=[0.1, 1.0])
+    >>> PathDisplay.from_path(path, np.eye(3), [0, 1, 2], ks=[1, 2]).accuracy["top-1"]
+    array([1., 1.])
+    """
+
+    def __init__(self, Cs: ArrayLike, accuracy: Mapping[str, ArrayLike], gaps: ArrayLike):
+        self.Cs = np.asarray(Cs)
+        self.accuracy = {name: np.asarray(values) for name, values in accuracy.items()}
+        self.gaps = np.asarray(gaps)
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, *, ks: Sequence[int] | None = None, ax: Any = None, **options: Any
+    ) -> PathDisplay:
+        """Draw what a `TopKClassifierCV` found for its best k, averaged over the folds.
+
+        Parameters
+        ----------
+        estimator : TopKClassifierCV or Pipeline
+            A fitted estimator.
+        ks : list of int, optional
+            Which top-k accuracies to draw; by default the one that was maximised.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw.
+        **options
+            Passed to `plot`.
+
+        Returns
+        -------
+        PathDisplay
+        """
+        model = estimator[-1] if hasattr(estimator, "named_steps") else estimator
+        if not hasattr(model, "cv_accuracy_"):
+            raise ValueError(
+                f"estimator must be a fitted TopKClassifierCV, got {estimator!r}; call fit, or use "
+                "PathDisplay.from_path."
+            )
+        column = int(np.flatnonzero(model.ks_ == model.k_)[0])
+        mean = model.cv_accuracy_.mean(axis=0)[:, column]
+        shown = [int(model.scoring.removeprefix("top"))] if ks is None else ks
+        accuracy = {f"top-{k}": mean[:, k - 1] for k in shown}
+        gaps = model.cv_gap_[..., column].max(axis=0)
+        return cls(model.Cs_, accuracy, gaps).plot(ax, **options)
+
+    @classmethod
+    def from_path(
+        cls,
+        path: Path,
+        X: Any,
+        y: ArrayLike,
+        *,
+        ks: Sequence[int] = (1,),
+        sample_weight: ArrayLike | None = None,
+        ax: Any = None,
+        **options: Any,
+    ) -> PathDisplay:
+        """Score every solution of a path on examples and draw.
+
+        Parameters
+        ----------
+        path : Path
+            What `topkopt.path` returned.
+        X, y
+            Examples (or their kernel with the training examples) and labels 0, 1, ...
+        ks : list of int, default (1,)
+            Which top-k accuracies to draw.
+        sample_weight : array_like of shape (n,), optional
+            Weights of the examples.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw.
+        **options
+            Passed to `plot`.
+
+        Returns
+        -------
+        PathDisplay
+        """
+        scores = path.scores(X)
+        labels = np.arange(scores.shape[2])
+        curves = np.stack(
+            [
+                topk_accuracy_curve(y, each, ks=ks, labels=labels, sample_weight=sample_weight)
+                for each in scores
+            ]
+        )
+        accuracy = {f"top-{k}": curves[:, i] for i, k in enumerate(ks)}
+        return cls(path.Cs, accuracy, path.gaps).plot(ax, **options)
+
+    def plot(self, ax: Any = None, **line: Any) -> PathDisplay:
+        """Draw accuracies on the left axis and the gap, dotted, on the right one.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure by default.
+        **line
+            Passed to ``matplotlib.axes.Axes.plot`` for the accuracies.
+
+        Returns
+        -------
+        PathDisplay
+        """
+        ax = self._open(ax)
+        self.lines_: list[Any] = []
+        for name, values in self.accuracy.items():
+            self.lines_ += ax.plot(self.Cs, values, **{"marker": ".", "label": name, **line})
+        self.gap_ax_ = ax.twinx()
+        (self.gap_line_,) = self.gap_ax_.plot(self.Cs, self.gaps, ":", color="0.5", label="gap")
+        ax.set_xscale("log")
+        ax.set_xlabel("C")
+        ax.set_ylabel("accuracy")
+        self.gap_ax_.set_yscale("log")
+        self.gap_ax_.set_ylabel("relative duality gap")
+        ax.legend(handles=[*self.lines_, self.gap_line_], frameon=False)
+        return self
+
+
+class ProjectionDisplay(_Display):
+    """Where an operator takes points around the simplex of three classes.
+
+    Parameters
+    ----------
+    points : array_like of shape (n, 2)
+        The points, in the plane of the drawing.
+    images : array_like of shape (n, 2)
+        Where they go.
+    vertices : array_like of shape (v, 3), optional
+        The corners of the set, to be shaded.
+    name : str, optional
+        The title.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Where it was drawn.
+
+    Examples
+    --------
+    >>> from topkopt.plotting import ProjectionDisplay
+    >>> from topkopt.projections import project_simplex
+    >>> ProjectionDisplay.from_function(project_simplex).images.shape
+    (120, 2)
+    """
+
+    CORNERS = np.array([[-1.0, -0.5774], [1.0, -0.5774], [0.0, 1.1547]])  # of the simplex, drawn
+
+    def __init__(
+        self,
+        points: ArrayLike,
+        images: ArrayLike,
+        *,
+        vertices: ArrayLike | None = None,
+        name: str | None = None,
+    ):
+        self.points = np.asarray(points)
+        self.images = np.asarray(images)
+        self.vertices = vertices
+        self.name = name
+
+    @classmethod
+    def from_function(
+        cls,
+        function: Callable[[NDArray], NDArray],
+        *,
+        vertices: ArrayLike | None = None,
+        name: str | None = None,
+        ax: Any = None,
+    ) -> ProjectionDisplay:
+        """Apply an operator to points around the simplex and draw.
+
+        Parameters
+        ----------
+        function : callable
+            Takes rows of three numbers to rows of three numbers.
+        vertices : array_like of shape (v, 3), optional
+            The corners of the set, to be shaded.
+        name : str, optional
+            The title.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw.
+
+        Returns
+        -------
+        ProjectionDisplay
+        """
+        angle, distance = np.meshgrid(np.linspace(0, 2 * np.pi, 60, endpoint=False), [1.6, 2.2])
+        points = np.stack([distance * np.cos(angle), distance * np.sin(angle)], axis=-1)
+        points = points.reshape(-1, 2)
+        # In the plane of the simplex, then up so far that the sum reaches its bound in every set.
+        images = np.asarray(function(points @ np.linalg.pinv(cls.CORNERS) + 2.0))
+        if images.shape != (len(points), 3):
+            raise ValueError(
+                f"function must return rows of three numbers, {(len(points), 3)} in all, "
+                f"got {images.shape}."
+            )
+        return cls(points, images @ cls.CORNERS, vertices=vertices, name=name).plot(ax)
+
+    def plot(self, ax: Any = None) -> ProjectionDisplay:
+        """Draw the points, their images and the set.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure by default.
+
+        Returns
+        -------
+        ProjectionDisplay
+        """
+        ax = self._open(ax)
+        hue = np.arctan2(self.points[:, 1], self.points[:, 0]) / (2 * np.pi) % 1
+        hsv = np.stack([hue, np.full(hue.shape, 0.7), np.full(hue.shape, 0.8)], axis=-1)
+        colours = require("matplotlib.colors").hsv_to_rgb(hsv)
+        ax.fill(*self.CORNERS.T, facecolor="none", edgecolor="0.75")
+        if self.vertices is not None:
+            ax.fill(*(self.vertices @ self.CORNERS).T, facecolor="0.93", edgecolor="0.35")
+        segments = require("matplotlib.collections").LineCollection(
+            list(np.stack([self.points, self.images], axis=1)),
+            colors=colours,
+            alpha=0.4,
+            linewidths=0.7,
+        )
+        ax.add_collection(segments)
+        ax.scatter(*self.points.T, color=colours, s=3, linewidths=0)
+        ax.scatter(*self.images.T, color=colours, s=16, linewidths=0, zorder=3)
+        if self.name:
+            ax.set_title(self.name, family="monospace", fontsize=9)
+        ax.set(aspect="equal", xlim=(-2.4, 2.4), ylim=(-2.4, 2.4))
+        ax.set_axis_off()
+        return self
