@@ -97,7 +97,7 @@ def table(histories):
 def draw(histories, path):
     """Draw the gap against the epochs, one panel per smoothing."""
     figure, panels = plt.subplots(
-        1, len(SMOOTHINGS), figsize=(12, 3.4), sharex=True, sharey=True, layout="constrained"
+        1, len(SMOOTHINGS), figsize=(13, 3.2), sharex=True, sharey=True, layout="constrained"
     )
     for panel, smoothing in zip(panels, SMOOTHINGS, strict=True):
         for method, colour in METHODS.items():
@@ -107,7 +107,7 @@ def draw(histories, path):
         panel.set(title=f"smoothing {smoothing:g}", xlabel="epochs", ylim=(5e-7, 1.5))
         panel.grid(alpha=0.3)
     panels[0].set_ylabel("relative duality gap")
-    panels[-1].legend(fontsize="small", loc="lower left")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center")
     figure.savefig(path, dpi=90)
     plt.close(figure)
 

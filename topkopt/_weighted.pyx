@@ -71,6 +71,20 @@ cdef bint merge_pools(Pools* pools, double zeta) noexcept nogil:
     return True
 
 
+cdef void unfold_masses(const Pools* pools, double zeta, const double* b,
+                        double* x) noexcept nogil:
+    # OUT x = b - v, from its parts: a pool of one entry gets zeta w even where b is huge
+    cdef Py_ssize_t i, j = 0, end
+    cdef double mean, mass
+    for i in range(pools.n):
+        mean = pools.sum_b[i] / pools.size[i]
+        mass = zeta * (pools.sum_w[i] / pools.size[i])
+        end = j + <Py_ssize_t>pools.size[i]
+        while j < end:
+            x[j] = (b[j] - mean) + mass
+            j += 1
+
+
 cdef void unfold_pools(const Pools* pools, double zeta, double* v, double* slope) noexcept nogil:
     # OUT v, slope: the value of each rank, and its derivative with respect to zeta
     cdef Py_ssize_t i, j = 0, end
@@ -189,6 +203,15 @@ cdef Py_ssize_t isotonic(const double* b, Py_ssize_t n, const double* w, Py_ssiz
     return pools.n
 
 
+cdef void isotonic_masses(const double* b, Py_ssize_t n, const double* w, Py_ssize_t n_w,
+                          double zeta, double* x, double* work) noexcept nogil:
+    # OUT x = b - iso(b - zeta w). TEMP work: 3 n
+    cdef Pools pools = pools_in(work, n)
+    start_pools(&pools, b, n, w, n_w)
+    merge_pools(&pools, zeta)
+    unfold_masses(&pools, zeta, b, x)
+
+
 cdef void differentiate(LabelPoint* at, Py_ssize_t n, const double* w, Py_ssize_t n_w,
                         double bias) noexcept nogil:
     cdef double mu_rate = 0.0, n_free = 0.0
@@ -235,9 +258,9 @@ cdef inline bint same_piece(const Py_ssize_t* a, const Py_ssize_t* b) noexcept n
 
 
 cdef double label_zeta(const double* b, Py_ssize_t n, const double* w, Py_ssize_t n_w,
-                       double radius, double bias, double shift, double* v,
+                       double radius, double bias, double shift, double* x,
                        double* work) noexcept nogil:
-    # OUT v = clip(mu, A, B) at the root of the derivative on [0, radius]. TEMP work: 7 n
+    # OUT x = b - clip(mu, A, B) at the root of the derivative on [0, radius]. TEMP work: 7 n
     cdef LabelPoint at
     cdef double left = 0.0, right = radius, zeta = radius, root
     cdef Py_ssize_t j, refinements = 0
@@ -265,8 +288,15 @@ cdef double label_zeta(const double* b, Py_ssize_t n, const double* w, Py_ssize_
             if not left < root < right:
                 break
         zeta = root
+    isotonic_masses(b, n, w, n_w, zeta, at.lower_rate, work + 4 * n)
+    isotonic_masses(b, n, w + 1, n_w - 1, zeta, at.upper_rate, work + 4 * n)
     for j in range(n):
-        v[j] = min(max(at.mu, at.lower[j]), at.upper[j])
+        if at.lower[j] > at.mu:
+            x[j] = at.lower_rate[j]
+        elif at.upper[j] < at.mu:
+            x[j] = at.upper_rate[j]
+        else:
+            x[j] = b[j] - at.mu
     return zeta
 
 
@@ -288,11 +318,10 @@ cdef Threshold candidates(const real* b, Py_ssize_t n, Py_ssize_t n_w, double to
                           double* start, double* work, Py_ssize_t* n_kept) noexcept nogil:
     # The entries that can be positive: flat weights of the same sum reach the furthest down.
     cdef Threshold t
-    cdef double cut
     if n_w <= n:
         t = capped_threshold(b, n, total / n_w, total, start, work, n_kept)
-        cut = t.offset - 2 * DBL_EPSILON * (fabs(t.shift) + fabs(t.offset))    # to lose no entry
-        n_kept[0] = gather_above(<const double*>work, n_kept[0], cut, 0.0, work)
+        t.offset -= 2 * DBL_EPSILON * (fabs(t.shift) + fabs(t.offset))  # to lose no entry
+        n_kept[0] = gather_above(<const double*>work, n_kept[0], t.offset, 0.0, work)
         return t
     t.shift = row_max(b, n)
     t.offset = -INFINITY
@@ -303,7 +332,7 @@ cdef Threshold candidates(const real* b, Py_ssize_t n, Py_ssize_t n_w, double to
 cdef void project_weighted_row(const real* b, real* x, Py_ssize_t n, const double* w,
                                Py_ssize_t n_w, double radius, bint label, double bias,
                                double* start, double* work) noexcept nogil:
-    cdef double* v = work + 2 * n
+    cdef double* mass = work + 2 * n    # the solution, rank by rank
     cdef double* temp = work + 3 * n
     cdef double total = 0.0, zeta = 0.0, entry
     cdef Py_ssize_t j, m
@@ -330,16 +359,16 @@ cdef void project_weighted_row(const real* b, real* x, Py_ssize_t n, const doubl
             pools = pools_in(temp, m)
             start_pools(&pools, order.ranked, n_w, w, n_w)
             zeta = newton_zeta(&pools, &order, radius, bias, t.shift)
-            unfold_pools(&pools, zeta, v, temp + 3 * m)
+            unfold_masses(&pools, zeta, order.ranked, mass)
         elif not label_stays_zero(order.ranked, m, w, n_w, t.shift):
-            zeta = label_zeta(order.ranked, m, w, n_w, radius, bias, t.shift, v, temp)
+            zeta = label_zeta(order.ranked, m, w, n_w, radius, bias, t.shift, mass, temp)
     if zeta == 0.0:
         fill_row(x, n, 0.0)
         return
     for j in range(n):
         entry = b[j] - t.shift
         if entry > t.offset and entry >= order.ranked[order.n_ranked - 1]:
-            x[j] = <real>max(0.0, entry - v[rank_of(entry, order.ranked, order.n_ranked)])
+            x[j] = <real>max(0.0, mass[rank_of(entry, order.ranked, order.n_ranked)])
         else:
             x[j] = 0
 
