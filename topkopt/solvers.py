@@ -176,7 +176,8 @@ def solve(
 
         All but the first are for `losses.Hinge`, `losses.TopKHinge` and `losses.WeightedTopKHinge`.
     kernel : bool, default False
-        Whether X is a Gram matrix.
+        Whether X is a Gram matrix; it must be symmetric and positive semi-definite, or the
+        certificate means nothing.
     tol : float, default 1e-3
         The relative duality gap to reach.
     max_epochs : int, default 1000
@@ -477,7 +478,7 @@ def _descend(
 
     def iterate(intermediate_result: scipy.optimize.OptimizeResult) -> None:
         latest.update(
-            n=latest.get("n", 0) + 1, x=intermediate_result.x.copy(), fun=intermediate_result.fun
+            n=latest["n"] + 1, x=intermediate_result.x.copy(), fun=intermediate_result.fun
         )
         coef = intermediate_result.x.reshape(begin.shape) if linear else None
         state = State(
@@ -494,16 +495,12 @@ def _descend(
 
     flat = begin.astype(np.float64).ravel()
     first, _ = objective(flat)
-    stop = progress.check(
-        State(
-            0, progress.seconds(), first, np.nan, np.nan, begin if linear else None, latest["dual"]
-        )
-    )
-    result = scipy.optimize.OptimizeResult(
-        x=flat, fun=first, nit=0, success=False, message="stopped"
-    )
+    shown = begin if linear else None
+    begun = State(0, progress.seconds(), first, np.nan, np.nan, shown, latest["dual"])
+    latest.update(x=flat, fun=first, n=0)
+    result = scipy.optimize.OptimizeResult(success=False, message="stopped")
     try:
-        if not stop:
+        if not progress.check(begun):
             result = scipy.optimize.minimize(
                 objective,
                 flat,
@@ -518,7 +515,10 @@ def _descend(
                 },
             )
     except KeyboardInterrupt:
-        result.update(x=latest.get("x", flat), fun=latest.get("fun", first), nit=latest.get("n", 0))
+        pass
+    result = scipy.optimize.OptimizeResult(
+        {"x": latest["x"], "fun": latest["fun"], "nit": latest["n"], **result}
+    )
     progress.close()
     coef = result.x.reshape(begin.shape).astype(data.dtype)
     if not result.success:
