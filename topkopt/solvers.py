@@ -319,7 +319,7 @@ def _check_block_size(block_size: int | str, data: Data, m: int) -> int:
 
 def _check_warm_start(problem: _Problem, warm_start: Solution) -> None:
     if not isinstance(warm_start, Solution):
-        raise TypeError(f"warm_start must be a Solution or None, got {warm_start!r}.")
+        raise TypeError(f"warm_start must be a Solution or None, got {type(warm_start).__name__}.")
     shape = (problem.data.n_rows, problem.n_classes)
     if warm_start.dual.shape != shape:
         raise ValueError(
