@@ -313,9 +313,11 @@ cdef Threshold candidates(const real* b, Py_ssize_t n, Py_ssize_t n_w, double to
                           double* start, double* work, Py_ssize_t* n_kept) noexcept nogil:
     # The entries that can be positive: flat weights of the same sum reach the furthest down.
     cdef Threshold t
+    cdef double cut
     if n_w <= n:
         t = capped_threshold(b, n, total / n_w, total, start, work, n_kept)
-        n_kept[0] = gather_above(<const double*>work, n_kept[0], t.offset, 0.0, work)
+        cut = t.offset - 2 * DBL_EPSILON * (fabs(t.shift) + fabs(t.offset))    # to lose no entry
+        n_kept[0] = gather_above(<const double*>work, n_kept[0], cut, 0.0, work)
         return t
     t.shift = row_max(b, n)
     t.offset = -INFINITY
