@@ -1,4 +1,4 @@
-"""Print the README's table of ratios: ``python asv_benches/summary.py``, on a quiet machine."""
+"""Print a table of ratios: ``python asv_benches/summary.py``, on a quiet machine."""
 
 from statistics import median
 

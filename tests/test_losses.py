@@ -646,3 +646,8 @@ def test_too_few_classes(case):
 def test_no_conjugate():
     with raises(ValueError, "TruncatedTopKEntropy(k=2)", "not convex"):
         losses.TruncatedTopKEntropy(2).conjugate(ROWS, [0, 0])
+
+
+def test_base_is_not_a_loss():
+    with pytest.raises(TypeError, match="base of all losses"):
+        losses.Loss()

@@ -61,6 +61,7 @@ class Ascent(ABC):
 
     def refresh(self) -> None:
         """Compute what depends on A anew, free of what rounding added step by step."""
+        self.coef = self.dual  # lets go of the old W before there is a new one
         self.coef = self.data.coef_from(self.dual)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from topkopt import _sdca
 from topkopt._sdca import Examples
@@ -27,6 +27,7 @@ class Data(ABC):
     """
 
     n_rows: int
+    n_features: int
     dtype: np.dtype
     square_norms: NDArray
 
@@ -58,7 +59,7 @@ class DenseData(Data):
 
     def __init__(self, X: NDArray):
         self.X = X
-        self.n_rows = X.shape[0]
+        self.n_rows, self.n_features = X.shape
         self.dtype = X.dtype
         self.square_norms = np.empty(self.n_rows)
         step = max(1, _CHUNK // max(1, X.shape[1]))
@@ -81,7 +82,7 @@ class DenseData(Data):
 
     def sums(self, examples: Examples, coef: NDArray, dual: NDArray) -> tuple[float, float, float]:
         """Return the sums of costs times losses and conjugates, and <A, X W>."""
-        rows = np.clip(2 * _CHUNK // max(self.X.shape[1], dual.shape[1]), 1, _SUMS_ROWS)
+        rows = np.clip(2 * _CHUNK // max(self.n_features, dual.shape[1]), 1, _SUMS_ROWS)
         return _sdca.dense_sums(examples, self.X, coef, dual, rows)
 
     def coef_from(self, dual: NDArray) -> NDArray:
@@ -98,10 +99,9 @@ class DenseData(Data):
         A block of B rows costs B/(2 m) of the two products that are always done for its Gram
         matrix and B/(4 d) for its corrections, and saves reading and writing W B times.
         """
-        n_features = self.X.shape[1]
-        if n_features * n_classes * self.dtype.itemsize <= _CACHE:
+        if self.n_features * n_classes * self.dtype.itemsize <= _CACHE:
             return 1
-        return int(np.clip(min(n_classes // 4, n_features), 16, 256))
+        return int(np.clip(min(n_classes // 4, self.n_features), 16, 256))
 
 
 class KernelData(DenseData):
@@ -140,7 +140,7 @@ class SparseData(Data):
             X.sum_duplicates()
         _check_finite(X.data, "X")
         self.X = X
-        self.n_rows = X.shape[0]
+        self.n_rows, self.n_features = X.shape
         self.dtype = X.dtype
         width = np.result_type(X.indices, X.indptr)
         self.parts = X.data, X.indices.astype(width, copy=False), X.indptr.astype(width, copy=False)
@@ -172,11 +172,13 @@ def _check_finite(values: NDArray, name: str) -> None:
         raise ValueError(f"{name} must be finite, got NaN or infinite entries; clean or impute it.")
 
 
-def as_data(X: ArrayLike, kernel: bool) -> Data:
+def as_data(X: Any, kernel: bool) -> Data:
     """Wrap a dense or sparse matrix of examples, or a Gram matrix."""
     if scipy.sparse.issparse(X):
         if kernel:
             raise ValueError("X must be dense when kernel=True; call X.toarray() first.")
+        if X.dtype.kind not in "biuf":
+            raise TypeError(f"X must hold real numbers, got dtype {X.dtype}; convert it first.")
         csr = scipy.sparse.csr_array(X)
         if csr.dtype not in (np.float32, np.float64):
             csr = csr.astype(np.float64)

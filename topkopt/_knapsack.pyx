@@ -155,8 +155,8 @@ cdef Py_ssize_t gather_candidates(const real* b, Py_ssize_t n, double cap, doubl
     # The root of any subset is a lower bound; that of the maxima of parts is nearly tight.
     cdef Py_ssize_t m, parts = PARTS
     cdef double offset, cut = -INFINITY
-    if total > cap:
-        parts = max(parts, 4 * <Py_ssize_t>min(total / cap, <double>n))
+    if total > cap:     # twice as many as must be positive, and a multiple of PARTS
+        parts += <Py_ssize_t>(2 * min(total / cap, <double>n)) // PARTS * PARTS
     if 4 * parts > n:
         shift[0] = row_max(b, n)
     else:

@@ -141,6 +141,10 @@ cdef class Loss:
 
     name = ""
 
+    def __cinit__(self):
+        if type(self) is Loss:
+            raise TypeError("Loss is the base of all losses; use one of those, such as Hinge().")
+
     cdef Py_ssize_t work_size(self, Py_ssize_t m) noexcept nogil:
         return 0
 

@@ -11,6 +11,7 @@
 
 #include "_simd.h"
 
+#define ROWS_LANES 32 /* maxima kept at once, in registers where there are enough */
 #define ROWS_SKIP 16 /* entries that gather looks at together: most hold none to keep */
 
 #define DEFINE_ROWS(REAL, NAME)                                                                  \
@@ -75,19 +76,24 @@
         return m;                                                                                \
     }                                                                                            \
                                                                                                  \
-    /* OUT maxima[i]: the largest of b[i], b[i + width], b[i + 2 width], ...; n >= width */       \
-    TK_INLINE void strided_maxima_##NAME##_body(const REAL *b, ptrdiff_t n,                 \
-                                                     ptrdiff_t width, double *maxima)            \
+    /* OUT maxima[i]: the largest of b[i], b[i + width], b[i + 2 width], ...;                    \
+       n >= width, a multiple of ROWS_LANES */                                                   \
+    TK_INLINE void strided_maxima_##NAME##_body(const REAL *b, ptrdiff_t n, ptrdiff_t width,     \
+                                                double *maxima)                                  \
     {                                                                                            \
-        ptrdiff_t j = 0;                                                                         \
-        for (ptrdiff_t i = 0; i < width; i++)                                                    \
-            maxima[i] = -INFINITY;                                                               \
-        for (; j + width <= n; j += width)                                                       \
-            _Pragma("omp simd")                                                                  \
-            for (ptrdiff_t i = 0; i < width; i++)                                                \
-                maxima[i] = b[j + i] > maxima[i] ? b[j + i] : maxima[i];                         \
-        for (ptrdiff_t i = 0; i < n - j; i++)                                                    \
-            maxima[i] = b[j + i] > maxima[i] ? b[j + i] : maxima[i];                             \
+        const ptrdiff_t whole = n - n % width;                                                   \
+        for (ptrdiff_t g = 0; g < width; g += ROWS_LANES) {                                      \
+            REAL m[ROWS_LANES];                                                                  \
+            for (int i = 0; i < ROWS_LANES; i++)                                                 \
+                m[i] = b[g + i];                                                                 \
+            for (ptrdiff_t j = g + width; j < whole; j += width)                                 \
+                for (int i = 0; i < ROWS_LANES; i++)                                             \
+                    m[i] = b[j + i] > m[i] ? b[j + i] : m[i];                                    \
+            for (int i = 0; i < ROWS_LANES; i++)                                                 \
+                maxima[g + i] = m[i];                                                            \
+        }                                                                                        \
+        for (ptrdiff_t i = 0; i < n - whole; i++)                                                \
+            maxima[i] = b[whole + i] > maxima[i] ? b[whole + i] : maxima[i];                     \
     }                                                                                            \
                                                                                                  \
     /* y += a x */                                                                               \

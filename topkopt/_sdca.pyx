@@ -141,8 +141,8 @@ def dense_epoch(Examples examples, const real[:, :] x, real[:, ::1] w, real[:, :
     cdef real[::1] gram = np.empty(block_size * block_size, dtype)
     cdef int32_t[:, ::1] index = np.empty((RUN, m + 1), np.int32)
     cdef Change[RUN] changes
-    if not (order.shape[0] and n_features):
-        return
+    if n_features == 0:
+        block_size = 1      # no products then: every score is 0
     with nogil:
         for i in range(RUN):
             changes[i].index = &index[i, 0]

@@ -11,7 +11,8 @@ cdef struct Threshold:
 
 cdef double row_max(const real* b, Py_ssize_t n) noexcept nogil
 
-# OUT maxima[i]: the largest of b[i], b[i + width], b[i + 2 width], ...; needs n >= width
+# OUT maxima[i]: the largest of b[i], b[i + width], b[i + 2 width], ...; needs n >= width, a
+# multiple of 32
 cdef void strided_maxima(const real* b, Py_ssize_t n, Py_ssize_t width,
                          double* maxima) noexcept nogil
 

@@ -82,7 +82,9 @@ def check_k(
     except TypeError:
         raise TypeError(f"{name} must be an integer, got {k!r}.") from None
     if not 1 <= number <= most:
-        raise ValueError(f"{name} must be between 1 and {what} ({most}), got {number}.")
+        open_end = most == np.iinfo(np.intp).max
+        bounds = "at least 1" if open_end else f"between 1 and {what} ({most})"
+        raise ValueError(f"{name} must be {bounds}, got {number}.")
     return number
 
 
@@ -275,7 +277,7 @@ def as_labels(
             f"y must be one-dimensional and hold {expected}, got {labels.dtype} of shape "
             f"{labels.shape}; encode the labels as 0, 1, 2, ..."
         )
-    classes = int(labels.max(initial=-1)) + 1 if m is None else m
+    classes = (int(labels.max()) + 1 if labels.size else 0) if m is None else m
     if labels.size and not (labels.min() >= 0 and labels.max() < classes):
         raise ValueError(
             f"y must hold labels from 0 to {classes - 1}, got {labels.min()} to {labels.max()}; "

@@ -3,7 +3,7 @@ from topkopt._real cimport real
 
 # Doubles of scratch for a row of n entries: WEIGHTED_WORK * n
 cdef enum:
-    WEIGHTED_WORK = 10
+    WEIGHTED_WORK = 11
 
 # {x in zeta Perm(w), 0 <= zeta <= radius}; label: {x : (x, z) in that set for some z}.
 # IN w: the n_w > 0 positive weights, non-increasing; n_w <= n (label: n + 1). OUT x (may be b)

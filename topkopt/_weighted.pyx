@@ -11,7 +11,7 @@ Where the label owns a slot of its own (w has one weight more than x has entries
 clip(mu, A, B) with A = iso(b - zeta w_{1..p}), B = iso(b - zeta w_{2..m}) and mu = bias <1,x>.
 """
 from libc.float cimport DBL_EPSILON
-from libc.math cimport INFINITY, fabs
+from libc.math cimport INFINITY, NAN, fabs
 from libc.stdlib cimport free, malloc
 
 from topkopt._knapsack cimport capped_threshold, fix_boxed
@@ -86,7 +86,8 @@ cdef void unfold_masses(const Pools* pools, double zeta, const double* b,
 
 
 cdef void unfold_pools(const Pools* pools, double zeta, double* v, double* slope) noexcept nogil:
-    # OUT v, slope: the value of each rank, and its derivative with respect to zeta
+    # OUT v, slope: the value of each rank, and its derivative with respect to zeta. With zeta = 0
+    # v is the mean of b over the pool: x = (b - v) - zeta slope loses no digits of a large b then
     cdef Py_ssize_t i, j = 0, end
     cdef double value, rate
     for i in range(pools.n):
@@ -194,12 +195,14 @@ cdef struct LabelPoint:
 
 
 cdef Py_ssize_t isotonic(const double* b, Py_ssize_t n, const double* w, Py_ssize_t n_w,
-                         double zeta, double* v, double* rate, double* work) noexcept nogil:
-    # OUT v = iso(b - zeta w) and its derivative; returns the number of pools. TEMP work: 3 n
+                         double zeta, double at, double* v, double* rate,
+                         double* work) noexcept nogil:
+    # OUT v, rate: the pools of iso(b - zeta w), unfolded at zeta or at 0. Returns how many pools.
+    # TEMP work: 3 n
     cdef Pools pools = pools_in(work, n)
     start_pools(&pools, b, n, w, n_w)
     merge_pools(&pools, zeta)
-    unfold_pools(&pools, zeta, v, rate)
+    unfold_pools(&pools, at, v, rate)
     return pools.n
 
 
@@ -247,8 +250,8 @@ cdef void evaluate_label(LabelPoint* at, const double* b, Py_ssize_t n, const do
     at.lower_rate = work + n
     at.upper = work + 2 * n
     at.upper_rate = work + 3 * n
-    at.piece[0] = isotonic(b, n, w, n_w, zeta, at.lower, at.lower_rate, temp)
-    at.piece[1] = isotonic(b, n, w + 1, n_w - 1, zeta, at.upper, at.upper_rate, temp)
+    at.piece[0] = isotonic(b, n, w, n_w, zeta, zeta, at.lower, at.lower_rate, temp)
+    at.piece[1] = isotonic(b, n, w + 1, n_w - 1, zeta, zeta, at.upper, at.upper_rate, temp)
     at.mu = balance(b, at.lower, at.upper, n, bias, shift, temp)
     differentiate(at, n, w, n_w, bias)
 
@@ -257,10 +260,33 @@ cdef inline bint same_piece(const Py_ssize_t* a, const Py_ssize_t* b) noexcept n
     return a[0] == b[0] and a[1] == b[1] and a[2] == b[2] and a[3] == b[3]
 
 
+cdef void unfold_at_zero(LabelPoint* at, const double* b, Py_ssize_t n, const double* w,
+                         Py_ssize_t n_w, double zeta, double* v, double* rate,
+                         double* temp) noexcept nogil:
+    # OUT v, rate: see label_zeta. TEMP temp: 3 n, and A and B of the point
+    cdef Py_ssize_t j
+    for j in range(n):
+        if at.lower[j] >= at.mu:
+            rate[j] = at.lower_rate[j]
+        elif at.upper[j] <= at.mu:
+            rate[j] = at.upper_rate[j]
+        else:
+            rate[j] = NAN
+    isotonic(b, n, w, n_w, zeta, 0.0, v, at.upper_rate, temp)
+    isotonic(b, n, w + 1, n_w - 1, zeta, 0.0, at.upper_rate, at.lower_rate, temp)
+    for j in range(n):
+        if rate[j] != rate[j]:
+            v[j] = at.mu
+            rate[j] = 0.0
+        elif at.lower[j] < at.mu:
+            v[j] = at.upper_rate[j]
+
+
 cdef double label_zeta(const double* b, Py_ssize_t n, const double* w, Py_ssize_t n_w,
-                       double radius, double bias, double shift, double* x,
+                       double radius, double bias, double shift, double* v, double* rate,
                        double* work) noexcept nogil:
-    # OUT x = b - clip(mu, A, B) at the root of the derivative on [0, radius]. TEMP work: 7 n
+    # Returns the root zeta of the derivative on [0, radius]. OUT v, rate: clip(mu, A, B) is
+    # v + zeta rate there. TEMP work: 7 n
     cdef LabelPoint at
     cdef double left = 0.0, right = radius, zeta = radius, root
     cdef Py_ssize_t j, refinements = 0
@@ -288,15 +314,7 @@ cdef double label_zeta(const double* b, Py_ssize_t n, const double* w, Py_ssize_
             if not left < root < right:
                 break
         zeta = root
-    isotonic_masses(b, n, w, n_w, zeta, at.lower_rate, work + 4 * n)
-    isotonic_masses(b, n, w + 1, n_w - 1, zeta, at.upper_rate, work + 4 * n)
-    for j in range(n):
-        if at.lower[j] > at.mu:
-            x[j] = at.lower_rate[j]
-        elif at.upper[j] < at.mu:
-            x[j] = at.upper_rate[j]
-        else:
-            x[j] = b[j] - at.mu
+    unfold_at_zero(&at, b, n, w, n_w, zeta, v, rate, work + 4 * n)
     return zeta
 
 
@@ -332,10 +350,11 @@ cdef Threshold candidates(const real* b, Py_ssize_t n, Py_ssize_t n_w, double to
 cdef void project_weighted_row(const real* b, real* x, Py_ssize_t n, const double* w,
                                Py_ssize_t n_w, double radius, bint label, double bias,
                                double* start, double* work) noexcept nogil:
-    cdef double* mass = work + 2 * n    # the solution, rank by rank
-    cdef double* temp = work + 3 * n
+    cdef double* v = work + 2 * n
+    cdef double* rate = work + 3 * n
+    cdef double* temp = work + 4 * n
     cdef double total = 0.0, zeta = 0.0, entry
-    cdef Py_ssize_t j, m
+    cdef Py_ssize_t j, m, rank
     cdef Threshold t
     cdef Pools pools
     cdef Ranking order
@@ -359,16 +378,17 @@ cdef void project_weighted_row(const real* b, real* x, Py_ssize_t n, const doubl
             pools = pools_in(temp, m)
             start_pools(&pools, order.ranked, n_w, w, n_w)
             zeta = newton_zeta(&pools, &order, radius, bias, t.shift)
-            unfold_masses(&pools, zeta, order.ranked, mass)
+            unfold_pools(&pools, 0.0, v, rate)
         elif not label_stays_zero(order.ranked, m, w, n_w, t.shift):
-            zeta = label_zeta(order.ranked, m, w, n_w, radius, bias, t.shift, mass, temp)
+            zeta = label_zeta(order.ranked, m, w, n_w, radius, bias, t.shift, v, rate, temp)
     if zeta == 0.0:
         fill_row(x, n, 0.0)
         return
     for j in range(n):
         entry = b[j] - t.shift
         if entry > t.offset and entry >= order.ranked[order.n_ranked - 1]:
-            x[j] = <real>max(0.0, mass[rank_of(entry, order.ranked, order.n_ranked)])
+            rank = rank_of(entry, order.ranked, order.n_ranked)
+            x[j] = <real>max(0.0, (entry - v[rank]) - zeta * rate[rank])
         else:
             x[j] = 0
 

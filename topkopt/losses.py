@@ -86,9 +86,10 @@ def get(loss: str | Loss, **parameters: Any) -> Loss:
         if parameters:
             raise ValueError(f"parameters must be left out with a Loss object, got {parameters}.")
         return loss
-    if loss not in _REGISTRY:
+    if not isinstance(loss, str) or loss not in _REGISTRY:
         raise ValueError(f"loss must be one of {', '.join(names())}, got {loss!r}.")
     try:
         return _REGISTRY[loss](**parameters)
     except TypeError as error:
-        raise TypeError(f"loss {loss!r} does not take these parameters: {error}") from None
+        given = ", ".join(parameters) or "none"
+        raise TypeError(f"loss {loss!r} needs other parameters than {given}: {error}.") from None

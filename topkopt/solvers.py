@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from topkopt import losses
 from topkopt._ascent import Ascent, check_method, make_ascent
-from topkopt._data import Data, as_data
+from topkopt._data import Data, KernelData, as_data
 from topkopt._sdca import Examples
 from topkopt._validation import as_floating, as_labels, check_k, check_scalar
 
@@ -176,7 +176,8 @@ def solve(
 
         All but the first are for `losses.Hinge`, `losses.TopKHinge` and `losses.WeightedTopKHinge`.
     kernel : bool, default False
-        Whether X is a Gram matrix.
+        Whether X is a Gram matrix; it must be symmetric and positive semi-definite, or the
+        certificate means nothing.
     tol : float, default 1e-3
         The relative duality gap to reach.
     max_epochs : int, default 1000
@@ -286,8 +287,12 @@ def _check_cost(sample_weight: ArrayLike | None, C: float, n: int) -> NDArray:
         raise ValueError(
             f"sample_weight must have one entry per example ({n}), got shape {weight.shape}."
         )
-    if not (np.isfinite(weight).all() and (weight >= 0).all() and weight.any()):
-        raise ValueError("sample_weight must be finite, non-negative and not all zero.")
+    bad = weight[~(np.isfinite(weight) & (weight >= 0))]
+    if bad.size or not weight.any():
+        raise ValueError(
+            "sample_weight must be finite, non-negative and not all zero, got "
+            f"{bad[0] if bad.size else 'only zeros'}; 0 leaves an example out."
+        )
     return C * weight
 
 
@@ -312,16 +317,22 @@ def _check_block_size(block_size: int | str, data: Data, m: int) -> int:
     return check_k(block_size, np.iinfo(np.int32).max, "2**31 - 1", name="block_size")
 
 
-def _start_dual(problem: _Problem, warm_start: Solution | None) -> NDArray:
-    """Return dual variables to start from; -a_i/C_i stays as it was, and so feasible."""
+def _check_warm_start(problem: _Problem, warm_start: Solution) -> None:
+    if not isinstance(warm_start, Solution):
+        raise TypeError(f"warm_start must be a Solution or None, got {type(warm_start).__name__}.")
     shape = (problem.data.n_rows, problem.n_classes)
-    if warm_start is None:
-        return np.zeros(shape, problem.data.dtype)
     if warm_start.dual.shape != shape:
         raise ValueError(
             f"warm_start must be a Solution for {shape[0]} examples and {shape[1]} classes, "
             f"got one for {warm_start.dual.shape[0]} and {warm_start.dual.shape[1]}."
         )
+
+
+def _start_dual(problem: _Problem, warm_start: Solution | None) -> NDArray:
+    """Return dual variables to start from; -a_i/C_i stays as it was, and so feasible."""
+    if warm_start is None:
+        return np.zeros((problem.data.n_rows, problem.n_classes), problem.data.dtype)
+    _check_warm_start(problem, warm_start)
     if warm_start.loss != problem.loss:
         raise ValueError(
             f"warm_start must be a Solution for the same loss, got {warm_start.loss!r} for "
@@ -341,6 +352,11 @@ def _certify(problem: _Problem, ascent: Ascent) -> tuple[float, float, float]:
     scale = 1.0 / (problem.C * problem.data.n_rows)
     losses_sum, conjugates, inner = ascent.sums()
     square = inner if ascent.coef is ascent.dual else float(np.vdot(ascent.coef, ascent.coef))
+    if square < 0 and -square > 1e-6 * abs(losses_sum):
+        raise ValueError(
+            "X must be positive semi-definite when kernel=True, but it gives |W|^2 < 0; check the "
+            "kernel."
+        )
     primal = scale * (losses_sum + 0.5 * square)
     dual_value = scale * (-conjugates - 0.5 * square)
     size = max(abs(primal), abs(dual_value))
@@ -394,7 +410,7 @@ def _ascend(
     except KeyboardInterrupt:
         ascent.refresh()
         primal, dual_value, gap = _certify(problem, ascent)
-        progress.check(State(epoch, progress.seconds(), primal, dual_value, gap, None, ascent.dual))
+        progress.note(State(epoch, progress.seconds(), primal, dual_value, gap, None, ascent.dual))
         stop = True
     coef, dual = ascent.coef, ascent.dual
     progress.close()
@@ -436,11 +452,14 @@ def _descend(
         softmax = replace(problem, loss=losses.Softmax())
         quiet = _Progress(budget.tol, 0, None)
         warm_start = _ascend(softmax, budget, quiet, None, random_state, block_size)
-    elif warm_start.dual.shape != (data.n_rows, problem.n_classes):
-        _start_dual(problem, warm_start)  # raises
-    linear = warm_start.coef is not None
+    _check_warm_start(problem, warm_start)
+    linear = not isinstance(data, KernelData)
     begin = warm_start.coef if linear else warm_start.dual
-    assert begin is not None
+    if begin is None or (linear and begin.shape[0] != data.n_features):
+        raise ValueError(
+            f"warm_start must be a Solution with coef of shape ({data.n_features}, "
+            f"{problem.n_classes}), got {None if begin is None else begin.shape}."
+        )
     labels = _labels_of(problem)
     scale = 1.0 / (C * data.n_rows)
     latest: dict[str, Any] = {}
@@ -454,11 +473,13 @@ def _descend(
             penalty, direction = scores, data.scores(direction)
         total = float(problem.cost @ loss.value(scores, labels))
         primal = scale * (total + 0.5 * float(np.vdot(parameters, penalty)))
-        latest.update(primal=primal, dual=-pull)
+        latest.update(dual=-pull, size=scale * float(np.abs(direction).max()))
         return primal, (scale * (penalty + direction)).astype(np.float64).ravel()
 
     def iterate(intermediate_result: scipy.optimize.OptimizeResult) -> None:
-        latest["n"] = latest.get("n", 0) + 1
+        latest.update(
+            n=latest["n"] + 1, x=intermediate_result.x.copy(), fun=intermediate_result.fun
+        )
         coef = intermediate_result.x.reshape(begin.shape) if linear else None
         state = State(
             latest["n"],
@@ -472,30 +493,38 @@ def _descend(
         if progress.check(state):
             raise StopIteration
 
-    first, slope = objective(begin.astype(np.float64).ravel())
-    progress.check(
-        State(
-            0, progress.seconds(), first, np.nan, np.nan, begin if linear else None, latest["dual"]
-        )
-    )
-    result = scipy.optimize.minimize(
-        objective,
-        begin.astype(np.float64).ravel(),
-        jac=True,
-        method="L-BFGS-B",
-        callback=iterate,
-        options={
-            "maxiter": budget.max_epochs,
-            "gtol": budget.tol * float(np.abs(slope).max()),
-            "ftol": 0.0,
-        },
+    flat = begin.astype(np.float64).ravel()
+    first, _ = objective(flat)
+    shown = begin if linear else None
+    begun = State(0, progress.seconds(), first, np.nan, np.nan, shown, latest["dual"])
+    latest.update(x=flat, fun=first, n=0)
+    result = scipy.optimize.OptimizeResult(success=False, message="stopped")
+    try:
+        if not progress.check(begun):
+            result = scipy.optimize.minimize(
+                objective,
+                flat,
+                jac=True,
+                method="L-BFGS-B",
+                callback=iterate,
+                # The gradient is the difference of two terms; it is to vanish next to them.
+                options={
+                    "maxiter": budget.max_epochs,
+                    "gtol": budget.tol * latest["size"],
+                    "ftol": 0.0,
+                },
+            )
+    except KeyboardInterrupt:
+        pass
+    result = scipy.optimize.OptimizeResult(
+        {"x": latest["x"], "fun": latest["fun"], "nit": latest["n"], **result}
     )
     progress.close()
     coef = result.x.reshape(begin.shape).astype(data.dtype)
     if not result.success:
         warnings.warn(
-            f"L-BFGS stopped after {result.nit} iterations with a gradient of "
-            f"{np.abs(result.jac).max():.3e}: {result.message}",
+            f"L-BFGS stopped after {result.nit} iterations before its gradient fell to "
+            f"{budget.tol:g} of the pull of the losses: {result.message}; raise max_epochs or tol.",
             ConvergenceWarning,
             stacklevel=3,
         )
@@ -529,6 +558,11 @@ class _Progress:
 
     def check(self, state: State) -> bool:
         """Take note of a state; true if the callback asks to stop."""
+        self.note(state)
+        return bool(self.callback and self.callback(state))
+
+    def note(self, state: State) -> None:
+        """Record a state and show it."""
         self.states.append(replace(state, coef=None, dual=np.empty(0)))
         line = self._line(state)
         _LOGGER.info(line)
@@ -537,7 +571,6 @@ class _Progress:
             sys.stderr.flush()
         elif self.verbose >= 2:
             print(line, flush=True)
-        return bool(self.callback and self.callback(state))
 
     def close(self) -> None:
         if self.live:
