@@ -266,7 +266,7 @@ cdef double label_zeta(const double* b, Py_ssize_t n, const double* w, Py_ssize_
     # v + zeta rate there. TEMP work: 7 n
     cdef LabelPoint at
     cdef double left = 0.0, right = radius, zeta = radius, root
-    cdef Py_ssize_t j, refinements = 0
+    cdef Py_ssize_t refinements = 0
     cdef Py_ssize_t[4] piece
     piece[:] = [-1, -1, -1, -1]
     while True:
