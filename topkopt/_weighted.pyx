@@ -71,20 +71,6 @@ cdef bint merge_pools(Pools* pools, double zeta) noexcept nogil:
     return True
 
 
-cdef void unfold_masses(const Pools* pools, double zeta, const double* b,
-                        double* x) noexcept nogil:
-    # OUT x = b - v, from its parts: a pool of one entry gets zeta w even where b is huge
-    cdef Py_ssize_t i, j = 0, end
-    cdef double mean, mass
-    for i in range(pools.n):
-        mean = pools.sum_b[i] / pools.size[i]
-        mass = zeta * (pools.sum_w[i] / pools.size[i])
-        end = j + <Py_ssize_t>pools.size[i]
-        while j < end:
-            x[j] = (b[j] - mean) + mass
-            j += 1
-
-
 cdef void unfold_pools(const Pools* pools, double zeta, double* v, double* slope) noexcept nogil:
     # OUT v, slope: the value of each rank, and its derivative with respect to zeta. With zeta = 0
     # v is the mean of b over the pool: x = (b - v) - zeta slope loses no digits of a large b then
@@ -206,15 +192,6 @@ cdef Py_ssize_t isotonic(const double* b, Py_ssize_t n, const double* w, Py_ssiz
     return pools.n
 
 
-cdef void isotonic_masses(const double* b, Py_ssize_t n, const double* w, Py_ssize_t n_w,
-                          double zeta, double* x, double* work) noexcept nogil:
-    # OUT x = b - iso(b - zeta w). TEMP work: 3 n
-    cdef Pools pools = pools_in(work, n)
-    start_pools(&pools, b, n, w, n_w)
-    merge_pools(&pools, zeta)
-    unfold_masses(&pools, zeta, b, x)
-
-
 cdef void differentiate(LabelPoint* at, Py_ssize_t n, const double* w, Py_ssize_t n_w,
                         double bias) noexcept nogil:
     cdef double mu_rate = 0.0, n_free = 0.0
@@ -289,7 +266,7 @@ cdef double label_zeta(const double* b, Py_ssize_t n, const double* w, Py_ssize_
     # v + zeta rate there. TEMP work: 7 n
     cdef LabelPoint at
     cdef double left = 0.0, right = radius, zeta = radius, root
-    cdef Py_ssize_t j, refinements = 0
+    cdef Py_ssize_t refinements = 0
     cdef Py_ssize_t[4] piece
     piece[:] = [-1, -1, -1, -1]
     while True:
