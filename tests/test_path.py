@@ -121,7 +121,7 @@ def test_every_loss_has_its_flat_parameters():
         ([], ["Cs must be an integer or a list of positive numbers, got []"]),
         ([1.0, -1.0], ["Cs must be", "positive", "[1.0, -1.0]"]),
         ([np.nan], ["Cs must be", "positive"]),
-        (0, ["Cs must be between 1", "got 0"]),
+        (0, ["Cs must be at least 1", "got 0"]),
     ],
 )
 def test_bad_Cs(Cs, fragments):

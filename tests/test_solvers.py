@@ -519,8 +519,8 @@ def test_report(loss):
         f"{solution.n_epochs} epochs",
         f"{solution.gap:.2e}",
         "1.00e-04",
-        f"{solution.primal:.6g}"[:6],
-        f"{solution.dual_value:.6g}"[:6],
+        f"{solution.primal:.10g}",
+        f"{solution.dual_value:.10g}",
     ):
         assert fact in report
     assert len(repr(solution)) < 1000
