@@ -314,7 +314,7 @@ def project_weighted_topk(
 
     References
     ----------
-    .. [1] Y. Hirohashi, T. Kato, "Learning weighted top-k support vector machine", ACML 2019.
+    .. [1] T. Kato, Y. Hirohashi, "Learning weighted top-k support vector machine", ACML 2019.
 
     Examples
     --------
