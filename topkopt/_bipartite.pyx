@@ -5,11 +5,10 @@ The solution is  p = max(0, x - t), q = max(0, y + t)  with equal sums, when the
 otherwise p and q are the projections of x and y onto the simplex of radius r.
 """
 from libc.math cimport INFINITY
-from libc.stdlib cimport free, malloc
 
 from topkopt._knapsack cimport capped_threshold, fix_boxed
 from topkopt._real cimport real
-from topkopt._select cimport Threshold, clip_row, fill_row
+from topkopt._select cimport Threshold, clip_row, fill_row, scratch
 
 
 cdef double crossing(const double* above_x, Py_ssize_t n, const double* above_y, Py_ssize_t m,
@@ -54,11 +53,8 @@ def project_bipartite_rows(const real[:, ::1] x, const real[:, ::1] y, real[:, :
                            real[:, ::1] q, double radius):
     """Project each pair of rows onto the bipartite simplex; p may be x and q may be y."""
     cdef Py_ssize_t i, n = x.shape[1], m = y.shape[1]
-    cdef double* work = <double*>malloc((n + m + 1) * BIPARTITE_WORK * sizeof(double))
-    if work == NULL:
-        raise MemoryError
+    cdef double[::1] work = scratch((n + m) * BIPARTITE_WORK)
     with nogil:
         for i in range(x.shape[0]):
             project_bipartite_row(&x[i, 0] if n else NULL, n, &y[i, 0] if m else NULL, m, radius,
-                                  &p[i, 0] if n else NULL, &q[i, 0] if m else NULL, work)
-    free(work)
+                                  &p[i, 0] if n else NULL, &q[i, 0] if m else NULL, &work[0])

@@ -18,10 +18,10 @@ short, move the values without evaluating V again (see `_entropy.h`).
 """
 from libc.float cimport DBL_EPSILON
 from libc.math cimport INFINITY, NAN, ceil, exp, fabs, fmax, fmin, isnan, log, log1p, sqrt
-from libc.stdlib cimport free, malloc
 
 from topkopt._lambert cimport lambertw_exp_derivative, lambertw_exp_scalar
 from topkopt._real cimport real
+from topkopt._select cimport scratch
 
 
 cdef extern from "_entropy.h" nogil:
@@ -594,13 +594,10 @@ def prox_entropy_rows(const real[:, ::1] b, real[:, ::1] x, double alpha, double
     cdef Py_ssize_t i, rows = b.shape[0], n = b.shape[1]
     if rows == 0 or n == 0:
         return
-    cdef double* work = <double*> malloc(ENTROPY_WORK * n * sizeof(double))
-    if work == NULL:
-        raise MemoryError
+    cdef double[::1] work = scratch(ENTROPY_WORK * n)
     with nogil:
         for i in range(rows):
-            prox_entropy_row(&b[i, 0], &x[i, 0], n, alpha, radius, upper, NAN, work)
-    free(work)
+            prox_entropy_row(&b[i, 0], &x[i, 0], n, alpha, radius, upper, NAN, &work[0])
 
 
 def prox_topk_entropy_rows(const real[:, ::1] b, real[:, ::1] x, double alpha, Py_ssize_t k):
@@ -608,10 +605,7 @@ def prox_topk_entropy_rows(const real[:, ::1] b, real[:, ::1] x, double alpha, P
     cdef Py_ssize_t i, rows = b.shape[0], n = b.shape[1]
     if rows == 0 or n == 0:
         return
-    cdef double* work = <double*> malloc(TOPK_ENTROPY_WORK * n * sizeof(double))
-    if work == NULL:
-        raise MemoryError
+    cdef double[::1] work = scratch(TOPK_ENTROPY_WORK * n)
     with nogil:
         for i in range(rows):
-            prox_topk_entropy_row(&b[i, 0], &x[i, 0], n, alpha, k, NAN, work)
-    free(work)
+            prox_topk_entropy_row(&b[i, 0], &x[i, 0], n, alpha, k, NAN, &work[0])

@@ -8,14 +8,15 @@ leaves the list for good (Kiwiel 2008), so the work is a few passes over ever sh
 """
 from libc.float cimport DBL_EPSILON
 from libc.math cimport INFINITY, NAN, fabs
-from libc.stdlib cimport free, malloc
 
 from topkopt._real cimport real
-from topkopt._select cimport Threshold, clip_row, gather_above, row_max, row_sum, strided_maxima
+from topkopt._select cimport (Threshold, clip_row, clipped_sum, gather_above, gather_below_peaks, row_max,
+                              row_peaks, row_sum, scratch, strided_maxima)
 
 cdef enum:
     PARTS = 32         # of a row, whose maxima give a lower bound on its threshold
     FAR = 16           # totals between the largest entry and the root
+    SHORT = 64         # lists that are read again faster than they are shortened
     NEWTON_STEPS = 8   # then every other step is a pivot, so that the list shrinks geometrically
 
 
@@ -24,6 +25,9 @@ cdef extern from "_rows.h" nogil:
                           double t, Py_ssize_t* n_free, Py_ssize_t* n_upper)
     double clipped_each(const double* b, const double* lo, const double* hi, Py_ssize_t n,
                         double t, Py_ssize_t* n_free, Py_ssize_t* n_upper)
+    Py_ssize_t settle_shared(const double* b, Py_ssize_t n, double lo, double hi, double left,
+                             double right, Py_ssize_t* n_lower, Py_ssize_t* n_free,
+                             Py_ssize_t* n_upper, double* sum_free, double* kept)
 
 
 # What is known of the entries that have left the list.
@@ -43,19 +47,18 @@ cdef inline double breakpoint_inside(double b, double lo, double hi,
     return b - lo if left < b - lo < right else b - hi
 
 
-cdef inline Py_ssize_t settle(const double* entries, double* b, double* lo, double* hi,
-                              Py_ssize_t step, Py_ssize_t n, double left, double right,
-                              Settled* settled) noexcept nogil:
+cdef Py_ssize_t settle_each(const double* entries, double* b, double* lo, double* hi,
+                            Py_ssize_t n, double left, double right,
+                            Settled* settled) noexcept nogil:
     # OUT b, lo, hi: what remains open, in place or not; returns how many. No branches: which
     # entries settle is as good as random to the processor.
     cdef Py_ssize_t j, kept = 0
-    cdef double v, low = lo[0], high = hi[0], zero = 0.0
+    cdef double v, low, high, zero = 0.0
     cdef bint at_lower, at_upper, is_free
     for j in range(n):
         v = entries[j]
-        if step:
-            low = lo[j]
-            high = hi[j]
+        low = lo[j]
+        high = hi[j]
         at_lower = v - low <= left
         at_upper = v - high >= right
         is_free = (v - low >= right) & (v - high <= left)
@@ -65,18 +68,35 @@ cdef inline Py_ssize_t settle(const double* entries, double* b, double* lo, doub
         settled.n_upper += at_upper
         settled.n_free += is_free
         b[kept] = v
-        if step:
-            lo[kept] = low
-            hi[kept] = high
+        lo[kept] = low
+        hi[kept] = high
         kept += 1 - (at_lower | at_upper | is_free)
+    return kept
+
+
+cdef Py_ssize_t settle(const double* entries, double* b, double* lo, double* hi, Py_ssize_t step,
+                       Py_ssize_t n, double left, double right, Settled* settled) noexcept nogil:
+    cdef Py_ssize_t kept, n_lower, n_free, n_upper
+    cdef double sum_free
+    if step:
+        return settle_each(entries, b, lo, hi, n, left, right, settled)
+    kept = settle_shared(entries, n, lo[0], hi[0], left, right, &n_lower, &n_free, &n_upper,
+                         &sum_free, b)
+    settled.total += n_lower * lo[0]
+    if n_upper > 0:  # hi may be infinite
+        settled.total += n_upper * hi[0]
+    settled.sum_free += sum_free
+    settled.n_upper += n_upper
+    settled.n_free += n_free
     return kept
 
 
 cdef inline double fix_variables(const double* entries, double* b, double* lo, double* hi,
                                  Py_ssize_t step, Py_ssize_t n, double total, double slope,
-                                 double guess) noexcept nogil:
+                                 double guess, Py_ssize_t enough) noexcept nogil:
     # IN entries. TEMP b (may be entries), lo, hi. step = 0: one pair of bounds for all entries.
     # guess: where to start, NaN for the root of the piece on which every entry is free.
+    # enough: a lower bound of the root will do once so few entries lie above it; -1 for the root.
     # Every comparison is of t with a breakpoint b - lo or b - hi, rounded the same way each time,
     # so that an entry that is not settled always has a breakpoint strictly inside the bracket.
     # A piece of the function is told by how many entries are free and how many sit at hi: both
@@ -108,6 +128,8 @@ cdef inline double fix_variables(const double* entries, double* b, double* lo, d
         if n_free == piece_free and n_upper == piece_upper:
             return root
         if excess > 0.0:
+            if n_free + n_upper <= enough:
+                return t
             left = t
             n_settled = n - (n_free - settled.n_free) - (n_upper - settled.n_upper)
         else:
@@ -116,7 +138,7 @@ cdef inline double fix_variables(const double* entries, double* b, double* lo, d
 
         steps += 1
         use_root = left < root < right and (steps < NEWTON_STEPS or steps % 2)
-        if 4 * n_settled >= n or not use_root:
+        if not use_root or (n > SHORT and 8 * n_settled >= 7 * n):
             n = settle(entries, b, lo, hi, step, n, left, right, &settled)
             entries = b
             if n == 0 and settled.n_free + slope > 0:
@@ -139,35 +161,42 @@ cdef inline double fix_variables(const double* entries, double* b, double* lo, d
 
 cdef double fix_boxed(double* b, double* lo, double* hi, Py_ssize_t n,
                       double total, double slope) noexcept nogil:
-    return fix_variables(b, b, lo, hi, 1, n, total, slope, NAN)
+    return fix_variables(b, b, lo, hi, 1, n, total, slope, NAN, -1)
 
 
 cdef double fix_capped(const double* b, Py_ssize_t n, double cap, double total, double slope,
-                       double guess, double* temp) noexcept nogil:
+                       double guess, double* temp, Py_ssize_t enough=-1) noexcept nogil:
     # TEMP temp: n doubles (may be b)
     cdef double zero = 0.0
-    return fix_variables(b, temp, &zero, &cap, 0, n, total, slope, guess)
+    return fix_variables(b, temp, &zero, &cap, 0, n, total, slope, guess, enough)
 
 
 cdef Py_ssize_t gather_candidates(const real* b, Py_ssize_t n, double cap, double total,
                                   double* kept, double* shift) noexcept nogil:
     # OUT kept: a short superset of the entries above the root, minus shift, the largest of all.
-    # The root of any subset is a lower bound; that of the maxima of parts is nearly tight.
-    cdef Py_ssize_t m, parts = PARTS
+    # TEMP kept[n:2 n]. The root of any subset is a lower bound; that of the maxima of parts is
+    # nearly tight.
+    cdef Py_ssize_t m, n_peaks, parts = PARTS
     cdef double offset, cut = -INFINITY
+    cdef double* peaks = kept + n
     if total > cap:     # twice as many as must be positive, and a multiple of PARTS
         parts += <Py_ssize_t>(2 * min(total / cap, <double>n)) // PARTS * PARTS
     if 4 * parts > n:
         shift[0] = row_max(b, n)
+        return gather_above(b, n, -INFINITY, shift[0], kept)
+    n_peaks = row_peaks(b, n, peaks)
+    if 4 * parts > n_peaks:
+        shift[0] = row_max(<const double*>peaks, n_peaks)
+        m = gather_above(<const double*>peaks, n_peaks, -INFINITY, shift[0], kept)
     else:
-        strided_maxima(b, n, parts, kept)
+        strided_maxima(peaks, n_peaks, parts, kept)
         shift[0] = row_max(<const double*>kept, parts)
         m = gather_above(<const double*>kept, parts, -INFINITY, shift[0], kept)
-        if m * cap > total:
-            offset = fix_capped(kept, m, cap, total, 0.0, NAN, kept)
-            offset -= 2 * DBL_EPSILON * (fabs(shift[0]) + fabs(offset))  # to lose no entry
-            cut = shift[0] + offset
-    return gather_above(b, n, cut, shift[0], kept)
+    if m * cap > total:
+        offset = fix_capped(kept, m, cap, total, 0.0, NAN, kept, m // 2)
+        offset -= 2 * DBL_EPSILON * (fabs(shift[0]) + fabs(offset))  # to lose no entry
+        cut = shift[0] + offset
+    return gather_below_peaks(b, n, peaks, cut, shift[0], kept)
 
 
 cdef bint threshold_near(const real* b, Py_ssize_t n, double cap, double total, double guess,
@@ -213,13 +242,16 @@ cdef Threshold knapsack_threshold(const real* b, Py_ssize_t n, double lo, double
     cdef Threshold t
     cdef Py_ssize_t m
     cdef double cap = hi - lo, spare = total - n * lo
+    cdef bint tight = equality or n * hi > total
     t.shift = 0.0
-    t.offset = 0.0
+    t.offset = bias * total + lo
+    if tight and not equality and start == NULL:
+        tight = clipped_sum(b, n, t, cap) >= spare
     if spare <= 0.0:
         t.shift = row_max(b, n)
         t.offset = -lo
         return t
-    if equality or n * hi > total:
+    if tight:
         t = capped_threshold(b, n, cap, spare, start, work, &m)
         t.offset -= lo
         if equality or t.shift + t.offset >= bias * total:
@@ -281,15 +313,12 @@ def project_capped_rows(const real[:, ::1] b, real[:, ::1] x, double lo, double 
                         bint equality, double bias):
     """Project each row of b onto {lo <= x <= hi, <1,x> = total (or <= total)}; x may be b."""
     cdef Py_ssize_t i, n = b.shape[1]
-    cdef double* work = <double*>malloc(max(n, 1) * KNAPSACK_WORK * sizeof(double))
-    if work == NULL:
-        raise MemoryError
+    cdef double[::1] work = scratch(n * KNAPSACK_WORK)
     with nogil:
         for i in range(b.shape[0]):
             clip_row(&b[i, 0], &x[i, 0], n,
-                     knapsack_threshold(&b[i, 0], n, lo, hi, total, equality, bias, NULL, work),
+                     knapsack_threshold(&b[i, 0], n, lo, hi, total, equality, bias, NULL, &work[0]),
                      lo, hi)
-    free(work)
 
 
 def project_boxed_rows(const real[:, ::1] b, real[:, ::1] x, const double[:, ::1] lo,
@@ -297,12 +326,9 @@ def project_boxed_rows(const real[:, ::1] b, real[:, ::1] x, const double[:, ::1
     """As `project_capped_rows`, with a lower and an upper bound for each entry."""
     cdef Py_ssize_t i, j, n = b.shape[1]
     cdef Threshold t
-    cdef double* work = <double*>malloc(max(n, 1) * 3 * sizeof(double))
-    if work == NULL:
-        raise MemoryError
+    cdef double[::1] work = scratch(n * 3)
     with nogil:
         for i in range(b.shape[0]):
-            t = boxed_threshold(&b[i, 0], &lo[i, 0], &hi[i, 0], n, total, equality, bias, work)
+            t = boxed_threshold(&b[i, 0], &lo[i, 0], &hi[i, 0], n, total, equality, bias, &work[0])
             for j in range(n):
                 clip_row(&b[i, j], &x[i, j], 1, t, lo[i, j], hi[i, j])
-    free(work)

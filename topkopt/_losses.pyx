@@ -12,7 +12,6 @@ import numpy as np
 
 from libc.float cimport DBL_EPSILON, DBL_MIN
 from libc.math cimport INFINITY, NAN, exp, fabs, fmax, log, log1p
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from topkopt._bipartite cimport BIPARTITE_WORK, project_bipartite_row
@@ -20,7 +19,7 @@ from topkopt._entropy cimport (ENTROPY_WORK, TOPK_ENTROPY_WORK, prox_entropy_row
                                prox_topk_entropy_row, x_log_x_sum)
 from topkopt._lambert cimport exp_row, lambertw_exp_scalar
 from topkopt._select cimport (heap_pop, heapify, rank_of, row_dot, row_max, row_max_abs,
-                              row_sum)
+                              row_sum, scratch)
 from topkopt._topk cimport (TOPK_ALPHA, TOPK_BETA, TOPK_LABEL, TOPK_WORK, TopKKind,
                             project_topk_row)
 from topkopt._weighted cimport WEIGHTED_WORK, project_weighted_row
@@ -234,24 +233,21 @@ cdef class Loss:
         cdef Py_ssize_t i, m = scores.shape[1]
         cdef Labels y
         cdef double start
-        cdef double* work = <double*>malloc(max(self.work_size(m), 1) * sizeof(double))
-        if work == NULL:
-            raise MemoryError
+        cdef double[::1] work = scratch(self.work_size(m))
         with nogil:
             for i in range(scores.shape[0]):
                 y.index = &label_index[0] + label_start[i]
                 y.n = label_start[i + 1] - label_start[i]
                 if what == VALUE:
                     start = NAN
-                    out[i, 0] = self.row_value(&scores[i, 0], y, m, &start, work)
+                    out[i, 0] = self.row_value(&scores[i, 0], y, m, &start, &work[0])
                 elif what == GRADIENT:
                     start = NAN
-                    self.row_prox(&scores[i, 0], y, m, 0.0, &out[i, 0], &start, work)
-                elif self.row_violation(&scores[i, 0], y, m, work) > DOMAIN_SLACK:
+                    self.row_prox(&scores[i, 0], y, m, 0.0, &out[i, 0], &start, &work[0])
+                elif self.row_violation(&scores[i, 0], y, m, &work[0]) > DOMAIN_SLACK:
                     out[i, 0] = INFINITY
                 else:
-                    out[i, 0] = self.row_conjugate(&scores[i, 0], y, m, work)
-        free(work)
+                    out[i, 0] = self.row_conjugate(&scores[i, 0], y, m, &work[0])
 
     def _parameters(self):
         return ()

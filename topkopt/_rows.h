@@ -13,6 +13,14 @@
 
 #define ROWS_LANES 32 /* maxima kept at once, in registers where there are enough */
 #define ROWS_SKIP 16 /* entries that gather looks at together: most hold none to keep */
+#define ROWS_PEAKS 8 /* maxima of a block of a row */
+#define ROWS_HIGH 64 /* peaks that are looked at together */
+
+/* How many entries a peak stands for. */
+TK_INLINE ptrdiff_t peak_depth(ptrdiff_t n)
+{
+    return n < 4096 ? 4 : 32;
+}
 
 #define DEFINE_ROWS(REAL, NAME)                                                                  \
                                                                                                  \
@@ -58,7 +66,8 @@
     {                                                                                            \
         ptrdiff_t m = 0, j = 0;                                                                  \
         for (; j + ROWS_SKIP <= n; j += ROWS_SKIP) {                                             \
-            int any = 0;                                                                         \
+            int64_t any = 0;                                                                     \
+            _Pragma("omp simd reduction(| : any)")                                               \
             for (ptrdiff_t i = 0; i < ROWS_SKIP; i++)                                            \
                 any |= b[j + i] > cut;                                                           \
             if (any)                                                                             \
@@ -76,24 +85,57 @@
         return m;                                                                                \
     }                                                                                            \
                                                                                                  \
-    /* OUT maxima[i]: the largest of b[i], b[i + width], b[i + 2 width], ...;                    \
-       n >= width, a multiple of ROWS_LANES */                                                   \
-    TK_INLINE void strided_maxima_##NAME##_body(const REAL *b, ptrdiff_t n, ptrdiff_t width,     \
-                                                double *maxima)                                  \
+    /* OUT peaks: peak i of a block is the largest of its entries i, i + ROWS_PEAKS, ...; returns\
+       how many, ROWS_PEAKS for each begun block */                                              \
+    TK_INLINE ptrdiff_t peaks_##NAME##_body(const REAL *b, ptrdiff_t n, double *peaks)           \
     {                                                                                            \
-        const ptrdiff_t whole = n - n % width;                                                   \
-        for (ptrdiff_t g = 0; g < width; g += ROWS_LANES) {                                      \
-            REAL m[ROWS_LANES];                                                                  \
-            for (int i = 0; i < ROWS_LANES; i++)                                                 \
-                m[i] = b[g + i];                                                                 \
-            for (ptrdiff_t j = g + width; j < whole; j += width)                                 \
-                for (int i = 0; i < ROWS_LANES; i++)                                             \
-                    m[i] = b[j + i] > m[i] ? b[j + i] : m[i];                                    \
-            for (int i = 0; i < ROWS_LANES; i++)                                                 \
-                maxima[g + i] = m[i];                                                            \
+        const ptrdiff_t block = peak_depth(n) * ROWS_PEAKS;                                      \
+        ptrdiff_t m = 0, j = 0;                                                                  \
+        for (; j + block <= n; j += block, m += ROWS_PEAKS) {                                    \
+            REAL high[ROWS_PEAKS];                                                               \
+            for (int i = 0; i < ROWS_PEAKS; i++)                                                 \
+                high[i] = b[j + i];                                                              \
+            for (ptrdiff_t e = ROWS_PEAKS; e < block; e += ROWS_PEAKS)                           \
+                for (int i = 0; i < ROWS_PEAKS; i++)                                             \
+                    high[i] = b[j + e + i] > high[i] ? b[j + e + i] : high[i];                   \
+            for (int i = 0; i < ROWS_PEAKS; i++)                                                 \
+                peaks[m + i] = high[i];                                                          \
         }                                                                                        \
-        for (ptrdiff_t i = 0; i < n - whole; i++)                                                \
-            maxima[i] = b[whole + i] > maxima[i] ? b[whole + i] : maxima[i];                     \
+        if (j == n)                                                                              \
+            return m;                                                                            \
+        for (int i = 0; i < ROWS_PEAKS; i++)                                                     \
+            peaks[m + i] = -INFINITY;                                                            \
+        for (ptrdiff_t i = 0; j + i < n; i++) {                                                  \
+            double *peak = peaks + m + i % ROWS_PEAKS;                                           \
+            *peak = b[j + i] > *peak ? b[j + i] : *peak;                                         \
+        }                                                                                        \
+        return m + ROWS_PEAKS;                                                                   \
+    }                                                                                            \
+                                                                                                 \
+    /* As gather, reading only below the peaks above cut. No branch depends on the entries. */   \
+    TK_INLINE ptrdiff_t gather_peaks_##NAME##_body(const REAL *b, ptrdiff_t n,                   \
+                                                   const double *peaks, double cut,              \
+                                                   double shift, double *kept)                   \
+    {                                                                                            \
+        const ptrdiff_t depth = peak_depth(n), block = depth * ROWS_PEAKS;                       \
+        const ptrdiff_t whole = n - n % block, n_peaks = whole / depth;                          \
+        ptrdiff_t m = 0, high[ROWS_HIGH];                                                        \
+        for (ptrdiff_t p = 0; p < n_peaks;) {                                                    \
+            const ptrdiff_t end = p + ROWS_HIGH < n_peaks ? p + ROWS_HIGH : n_peaks;             \
+            ptrdiff_t n_high = 0;                                                                \
+            for (; p < end; p++) {                                                               \
+                high[n_high] = p;                                                                \
+                n_high += peaks[p] > cut;                                                        \
+            }                                                                                    \
+            for (ptrdiff_t h = 0; h < n_high; h++) {                                             \
+                const REAL *v = b + high[h] / ROWS_PEAKS * block + high[h] % ROWS_PEAKS;         \
+                for (ptrdiff_t e = 0; e < block; e += ROWS_PEAKS) {                              \
+                    kept[m] = v[e] - shift;                                                      \
+                    m += v[e] > cut;                                                             \
+                }                                                                                \
+            }                                                                                    \
+        }                                                                                        \
+        return m + gather_##NAME##_body(b + whole, n - whole, cut, shift, kept + m);             \
     }                                                                                            \
                                                                                                  \
     /* y += a x */                                                                               \
@@ -170,9 +212,12 @@
     TK_DISPATCH(ptrdiff_t, gather_##NAME,                                                        \
                 (const REAL *b, ptrdiff_t n, double cut, double shift, double *kept),            \
                 (b, n, cut, shift, kept))                                                        \
-    TK_DISPATCH(void, strided_maxima_##NAME,                                                     \
-                (const REAL *b, ptrdiff_t n, ptrdiff_t width, double *maxima),                   \
-                (b, n, width, maxima))                                                           \
+    TK_DISPATCH(ptrdiff_t, peaks_##NAME, (const REAL *b, ptrdiff_t n, double *peaks),            \
+                (b, n, peaks))                                                                   \
+    TK_DISPATCH(ptrdiff_t, gather_peaks_##NAME,                                                  \
+                (const REAL *b, ptrdiff_t n, const double *peaks, double cut, double shift,      \
+                 double *kept),                                                                  \
+                (b, n, peaks, cut, shift, kept))                                                 \
     TK_DISPATCH(void, axpy_##NAME, (ptrdiff_t n, REAL a, const REAL *x, REAL *y), (n, a, x, y))  \
     TK_DISPATCH(void, combine_##NAME,                                                            \
                 (const REAL *x, ptrdiff_t n, const REAL *w, ptrdiff_t m, REAL *s),               \
@@ -218,6 +263,27 @@ TK_INLINE double max_abs_body(const double *b, ptrdiff_t n)
     return m;
 }
 
+/* OUT maxima[i]: the largest of b[i], b[i + width], b[i + 2 width], ...; n >= width, a multiple of
+ * ROWS_LANES */
+TK_INLINE void strided_maxima_body(const double *b, ptrdiff_t n, ptrdiff_t width, double *maxima)
+{
+    const ptrdiff_t whole = n - n % width;
+    for (ptrdiff_t g = 0; g < width; g += ROWS_LANES) {
+        double m[ROWS_LANES];
+        for (int i = 0; i < ROWS_LANES; i++)
+            m[i] = b[g + i];
+        for (ptrdiff_t j = g + width; j < whole; j += width)
+            for (int i = 0; i < ROWS_LANES; i++)
+                m[i] = b[j + i] > m[i] ? b[j + i] : m[i];
+        for (int i = 0; i < ROWS_LANES; i++)
+            maxima[g + i] = m[i];
+    }
+    for (ptrdiff_t i = 0; i < n - whole; i++)
+        maxima[i] = b[whole + i] > maxima[i] ? b[whole + i] : maxima[i];
+}
+
+TK_DISPATCH(void, strided_maxima,
+            (const double *b, ptrdiff_t n, ptrdiff_t width, double *maxima), (b, n, width, maxima))
 TK_DISPATCH(double, sum, (const double *b, ptrdiff_t n), (b, n))
 TK_DISPATCH(double, dot, (const double *a, const double *b, ptrdiff_t n), (a, b, n))
 TK_DISPATCH(double, max_abs, (const double *b, ptrdiff_t n), (b, n))
@@ -265,5 +331,85 @@ TK_DISPATCH(double, clipped_each,
             (const double *b, const double *lo, const double *hi, ptrdiff_t n, double t,
              ptrdiff_t *n_free, ptrdiff_t *n_upper),
             (b, lo, hi, n, t, n_free, n_upper))
+
+/* The root of a knapsack lies between left and right. OUT n_lower, n_free, n_upper: of how many
+ * entries that tells all there is to know, sum_free: the sum of those between the bounds, kept (may
+ * be b): the other entries; returns how many. */
+TK_INLINE int is_open(double v, double lo, double hi, double left, double right)
+{
+    return ((v - lo > left) & (v - lo < right)) | ((v - hi > left) & (v - hi < right));
+}
+
+TK_INLINE ptrdiff_t settle_shared_body(const double *b, ptrdiff_t n, double lo, double hi,
+                                       double left, double right, ptrdiff_t *n_lower,
+                                       ptrdiff_t *n_free, ptrdiff_t *n_upper, double *sum_free,
+                                       double *kept)
+{
+    ptrdiff_t m = 0, j = 0;
+    int64_t lower = 0, upper = 0, inside = 0;
+    double sum = 0.0;
+#pragma omp simd reduction(+ : sum, lower, upper, inside)
+    for (ptrdiff_t i = 0; i < n; i++) {
+        int is_free = (b[i] - lo >= right) & (b[i] - hi <= left);
+        lower += b[i] - lo <= left;
+        upper += b[i] - hi >= right;
+        inside += is_free;
+        sum += is_free ? b[i] : 0.0;
+    }
+    *n_lower = lower;
+    *n_upper = upper;
+    *n_free = inside;
+    *sum_free = sum;
+    for (; j + ROWS_SKIP <= n; j += ROWS_SKIP) {
+        int64_t any = 0;
+#pragma omp simd reduction(| : any)
+        for (ptrdiff_t i = 0; i < ROWS_SKIP; i++)
+            any |= is_open(b[j + i], lo, hi, left, right);
+        if (any)
+            for (ptrdiff_t i = 0; i < ROWS_SKIP; i++) {
+                double v = b[j + i];
+                kept[m] = v;
+                m += is_open(v, lo, hi, left, right);
+            }
+    }
+    for (; j < n; j++) {
+        double v = b[j];
+        kept[m] = v;
+        m += is_open(v, lo, hi, left, right);
+    }
+    return m;
+}
+
+TK_DISPATCH(ptrdiff_t, settle_shared,
+            (const double *b, ptrdiff_t n, double lo, double hi, double left, double right,
+             ptrdiff_t *n_lower, ptrdiff_t *n_free, ptrdiff_t *n_upper, double *sum_free,
+             double *kept),
+            (b, n, lo, hi, left, right, n_lower, n_free, n_upper, sum_free, kept))
+
+/* OUT the number and the sum of the entries from high on, and of those between low and high */
+TK_INLINE void split_sums_body(const double *b, ptrdiff_t n, double low, double high,
+                               ptrdiff_t *n_upper, double *sum_upper, ptrdiff_t *n_middle,
+                               double *sum_middle)
+{
+    double top = 0.0, middle = 0.0;
+    int64_t n_top = 0, n_between = 0;
+#pragma omp simd reduction(+ : top, middle, n_top, n_between)
+    for (ptrdiff_t j = 0; j < n; j++) {
+        int is_top = b[j] >= high, is_between = (b[j] > low) & (b[j] < high);
+        top += is_top ? b[j] : 0.0;
+        middle += is_between ? b[j] : 0.0;
+        n_top += is_top;
+        n_between += is_between;
+    }
+    *n_upper = n_top;
+    *sum_upper = top;
+    *n_middle = n_between;
+    *sum_middle = middle;
+}
+
+TK_DISPATCH(void, split_sums,
+            (const double *b, ptrdiff_t n, double low, double high, ptrdiff_t *n_upper,
+             double *sum_upper, ptrdiff_t *n_middle, double *sum_middle),
+            (b, n, low, high, n_upper, sum_upper, n_middle, sum_middle))
 
 #endif

@@ -9,12 +9,11 @@ cdef struct Threshold:
     double shift
     double offset
 
-cdef double row_max(const real* b, Py_ssize_t n) noexcept nogil
+# Memory for a whole call, from NumPy because it asks for large pages: to fault in small ones
+# takes longer than to project a long row.
+cdef double[::1] scratch(Py_ssize_t size)
 
-# OUT maxima[i]: the largest of b[i], b[i + width], b[i + 2 width], ...; needs n >= width, a
-# multiple of 32
-cdef void strided_maxima(const real* b, Py_ssize_t n, Py_ssize_t width,
-                         double* maxima) noexcept nogil
+cdef double row_max(const real* b, Py_ssize_t n) noexcept nogil
 
 # x = clip(b - t, lower, upper), in place allowed
 cdef void clip_row(const real* b, real* x, Py_ssize_t n, Threshold t,
@@ -47,6 +46,13 @@ cdef Py_ssize_t replace_row(const double* v, double factor, Py_ssize_t n, real* 
 cdef Py_ssize_t gather_above(const real* b, Py_ssize_t n, double cut, double shift,
                              double* kept) noexcept nogil
 
+# OUT peaks (n / 4 + 8 doubles): maxima of a few entries each; returns how many
+cdef Py_ssize_t row_peaks(const real* b, Py_ssize_t n, double* peaks) noexcept nogil
+
+# As gather_above, in no particular order, reading of b only what the peaks say is worth it
+cdef Py_ssize_t gather_below_peaks(const real* b, Py_ssize_t n, const double* peaks, double cut,
+                                   double shift, double* kept) noexcept nogil
+
 # A binary max-heap: O(n) to build, O(log n) for each of the largest entries that is asked for
 cdef void heapify(double* heap, Py_ssize_t n) noexcept nogil
 cdef double heap_pop(double* heap, Py_ssize_t n) noexcept nogil
@@ -55,6 +61,9 @@ cdef double heap_pop(double* heap, Py_ssize_t n) noexcept nogil
 cdef Py_ssize_t rank_of(double entry, const double* b, Py_ssize_t n) noexcept nogil
 
 cdef extern from "_rows.h" nogil:
+    # OUT maxima[i]: the largest of b[i], b[i + width], b[i + 2 width], ...; needs n >= width, a
+    # multiple of 32
+    void strided_maxima(const double* b, Py_ssize_t n, Py_ssize_t width, double* maxima)
     double row_sum "sum"(const double* b, Py_ssize_t n)
     double row_dot "dot"(const double* a, const double* b, Py_ssize_t n)
     double row_max_abs "max_abs"(const double* b, Py_ssize_t n)

@@ -2,6 +2,8 @@
 from libc.math cimport INFINITY
 from libc.stdint cimport int32_t
 
+import numpy as np
+
 from topkopt._real cimport real
 
 
@@ -16,8 +18,12 @@ cdef extern from "_rows.h" nogil:
     double clip_sum_f64(const double* b, Py_ssize_t n, double shift, double offset, double upper)
     Py_ssize_t gather_f32(const float* b, Py_ssize_t n, double cut, double shift, double* kept)
     Py_ssize_t gather_f64(const double* b, Py_ssize_t n, double cut, double shift, double* kept)
-    void strided_maxima_f32(const float* b, Py_ssize_t n, Py_ssize_t width, double* maxima)
-    void strided_maxima_f64(const double* b, Py_ssize_t n, Py_ssize_t width, double* maxima)
+    Py_ssize_t peaks_f32(const float* b, Py_ssize_t n, double* peaks)
+    Py_ssize_t peaks_f64(const double* b, Py_ssize_t n, double* peaks)
+    Py_ssize_t gather_peaks_f32(const float* b, Py_ssize_t n, const double* peaks, double cut,
+                                double shift, double* kept)
+    Py_ssize_t gather_peaks_f64(const double* b, Py_ssize_t n, const double* peaks, double cut,
+                                double shift, double* kept)
     void axpy_f32(Py_ssize_t n, float a, const float* x, float* y)
     void axpy_f64(Py_ssize_t n, double a, const double* x, double* y)
     void combine_f32(const float* x, Py_ssize_t n, const float* w, Py_ssize_t m, float* s)
@@ -34,19 +40,15 @@ cdef extern from "_rows.h" nogil:
     bint all_finite_f64(const double* b, Py_ssize_t n)
 
 
+cdef double[::1] scratch(Py_ssize_t size):
+    return np.empty(max(size, 1))
+
+
 cdef double row_max(const real* b, Py_ssize_t n) noexcept nogil:
     if real is float:
         return max_f32(b, n)
     else:
         return max_f64(b, n)
-
-
-cdef void strided_maxima(const real* b, Py_ssize_t n, Py_ssize_t width,
-                         double* maxima) noexcept nogil:
-    if real is float:
-        strided_maxima_f32(b, n, width, maxima)
-    else:
-        strided_maxima_f64(b, n, width, maxima)
 
 
 cdef void clip_row(const real* b, real* x, Py_ssize_t n, Threshold t,
@@ -115,6 +117,21 @@ cdef Py_ssize_t gather_above(const real* b, Py_ssize_t n, double cut, double shi
         return gather_f32(b, n, cut, shift, kept)
     else:
         return gather_f64(b, n, cut, shift, kept)
+
+
+cdef Py_ssize_t row_peaks(const real* b, Py_ssize_t n, double* peaks) noexcept nogil:
+    if real is float:
+        return peaks_f32(b, n, peaks)
+    else:
+        return peaks_f64(b, n, peaks)
+
+
+cdef Py_ssize_t gather_below_peaks(const real* b, Py_ssize_t n, const double* peaks, double cut,
+                                   double shift, double* kept) noexcept nogil:
+    if real is float:
+        return gather_peaks_f32(b, n, peaks, cut, shift, kept)
+    else:
+        return gather_peaks_f64(b, n, peaks, cut, shift, kept)
 
 
 cdef inline void sift_down(double* heap, Py_ssize_t root, Py_ssize_t n) noexcept nogil:

@@ -7,13 +7,22 @@ As u grows from 0 the entries split into U (at the cap), M (between) and L (zero
 k-th largest entry and only ever grows, left into U and right into L. Between two mergers the
 derivative of the optimal value with respect to u is linear in u: the path ends at its root.
 """
-from libc.math cimport INFINITY
-from libc.stdlib cimport free, malloc
+from libc.float cimport DBL_EPSILON
+from libc.math cimport INFINITY, fabs
 
 from topkopt._knapsack cimport biased_offset, capped_threshold, knapsack_threshold
 from topkopt._real cimport real
 from topkopt._select cimport (Threshold, clip_row, clipped_sum, fill_row, gather_above, heap_pop,
-                              heapify, row_max)
+                              heapify, row_max, scratch, strided_maxima)
+
+cdef enum:
+    PARTS = 32         # of a list, whose maxima give a guess of its threshold
+    JUMPS = 8          # from piece to piece, before the path is followed merger by merger
+
+
+cdef extern from "_rows.h" nogil:
+    void split_sums(const double* b, Py_ssize_t n, double low, double high, Py_ssize_t* n_upper,
+                    double* sum_upper, Py_ssize_t* n_middle, double* sum_middle)
 
 
 cdef inline bint radius_binds(const double* kept, Py_ssize_t m, Py_ssize_t k, double radius,
@@ -26,6 +35,14 @@ cdef inline bint radius_binds(const double* kept, Py_ssize_t m, Py_ssize_t k, do
         if kept[j] - t.offset >= u:
             above += kept[j] - t.offset - u
     return above + k * (t.shift + t.offset) >= bias * k * radius
+
+
+cdef inline double cap_on_piece(double sum_upper, Py_ssize_t n_upper, double sum_middle,
+                                Py_ssize_t n_middle, Py_ssize_t k, double bias,
+                                double shift) noexcept nogil:
+    cdef double rest = k - n_upper
+    return ((sum_upper + rest * sum_middle / n_middle + k * shift)
+            / (bias * k * k + n_upper + rest * rest / n_middle))
 
 
 cdef Threshold follow_path(double* heap, Py_ssize_t m, Py_ssize_t k, double bias, double shift,
@@ -44,8 +61,7 @@ cdef Threshold follow_path(double* heap, Py_ssize_t m, Py_ssize_t k, double bias
     sum_middle = top[k - 1]
     sum_upper -= sum_middle
     while True:
-        u = ((sum_upper + (k - left) * sum_middle / n_middle + k * shift)
-             / (bias * k * k + left + <double>(k - left) * (k - left) / n_middle))
+        u = cap_on_piece(sum_upper, left, sum_middle, n_middle, k, bias, shift)
         u_left = INFINITY
         u_right = INFINITY
         if left > 0 and n_middle > k - left:
@@ -67,47 +83,97 @@ cdef Threshold follow_path(double* heap, Py_ssize_t m, Py_ssize_t k, double bias
     return t
 
 
-cdef bint caps_stay_away(const double* entries, Py_ssize_t n, Py_ssize_t k, double largest,
-                         Threshold t, double* total) noexcept nogil:
-    # Does clip(b - t, 0, inf), with t = bias s, keep its largest entry below s/k?
-    # IN entries: b minus t.shift. OUT total: s
-    cdef Threshold shifted
-    shifted.shift = 0.0
-    shifted.offset = t.offset
-    total[0] = clipped_sum(entries, n, shifted, INFINITY)
-    return k * ((largest - t.shift) - t.offset) <= total[0]
+cdef Threshold follow_shortened(double* entries, Py_ssize_t m, Py_ssize_t k, double bias,
+                                double shift, double* temp, double* cap) noexcept nogil:
+    # As follow_path, on a list that holds only entries near t or above it. The maxima of parts
+    # tell about where t is. TEMP temp: m
+    cdef Threshold t
+    cdef double cut
+    cdef Py_ssize_t n_few, parts = PARTS + 2 * k // PARTS * PARTS
+    if 4 * parts > m:
+        return follow_path(entries, m, k, bias, shift, temp, cap)
+    strided_maxima(entries, m, parts, temp)
+    t = follow_path(temp, parts, k, bias, shift, temp + parts, cap)
+    while True:
+        # Without entries that should be there t is too small, never too large: one more round
+        # with those above it is enough.
+        cut = t.offset - DBL_EPSILON * fabs(t.offset)
+        n_few = gather_above(<const double*>entries, m, cut, 0.0, temp)
+        if 2 * n_few > m or n_few < k:
+            return follow_path(entries, m, k, bias, shift, temp, cap)
+        t = follow_path(temp, n_few, k, bias, shift, temp + n_few, cap)
+        if t.offset >= cut:
+            return t
+
+
+cdef bint jump_along_path(const double* entries, Py_ssize_t m, Py_ssize_t k, double bias,
+                          Threshold* t, double* cap) noexcept nogil:
+    # Solves on the piece that t and cap are on, moves there, and looks whether it is still the
+    # same piece. Returns whether that came to rest. INOUT t, cap: with the shift of the entries
+    cdef Py_ssize_t step, n_upper, n_middle, last_upper = -1, last_middle = -1
+    cdef double sum_upper, sum_middle, offset = t.offset, u = cap[0]
+    for step in range(JUMPS):
+        split_sums(entries, m, offset, offset + u, &n_upper, &sum_upper, &n_middle, &sum_middle)
+        if n_upper == last_upper and n_middle == last_middle:
+            t.offset = offset
+            cap[0] = u
+            return True
+        if n_upper >= k or n_middle == 0:
+            return False
+        u = cap_on_piece(sum_upper, n_upper, sum_middle, n_middle, k, bias, t.shift)
+        offset = (sum_middle - (k - n_upper) * u) / n_middle
+        if not u > 0.0:
+            return False
+        last_upper = n_upper
+        last_middle = n_middle
+    return False
+
+
+cdef double shifted_sum(const double* entries, Py_ssize_t m, double offset) noexcept nogil:
+    cdef Threshold t
+    t.shift = 0.0
+    t.offset = offset
+    return clipped_sum(entries, m, t, INFINITY)
+
+
+cdef Threshold free_cone(double* entries, Py_ssize_t m, Py_ssize_t k, double bias,
+                         double largest, Threshold guess, double* temp,
+                         double* cap) noexcept nogil:
+    # Where the radius does not bind. INOUT cap: u, first a guess of it. TEMP entries, temp
+    cdef Threshold t = guess
+    if jump_along_path(entries, m, k, bias, &t, cap):
+        return t
+    t.offset = biased_offset(entries, m, t.shift, bias, temp)
+    cap[0] = shifted_sum(entries, m, t.offset) / k
+    if (largest - t.shift) - t.offset <= cap[0]:  # no entry reaches its cap
+        return t
+    return follow_shortened(entries, m, k, bias, t.shift, temp, cap)
 
 
 cdef void project_alpha_row(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, double radius,
                             double bias, double* start, double* work) noexcept nogil:
-    cdef Threshold t, uncapped
+    cdef Threshold t
     cdef Py_ssize_t m
-    cdef double largest = row_max(b, n), total, cap
-    cdef double* temp = work + n
+    cdef double largest = row_max(b, n), cap = radius / k
+    cdef bint binds = False
     if largest <= 0.0 or radius == 0.0:  # even the k largest entries have no positive sum
         fill_row(x, n, 0.0)
         return
-    if radius > k * largest:
-        uncapped.shift = largest
-        m = gather_above(b, n, 0.0, largest, work)
-        uncapped.offset = biased_offset(work, m, largest, bias, temp)
-        if not caps_stay_away(work, m, k, largest, uncapped, &total):
-            # A cap that is reached is at most the largest entry, so this radius cannot bind.
-            radius = k * largest
-        elif total <= radius:
-            clip_row(b, x, n, uncapped, 0.0, INFINITY)
-            return
-    cap = radius / k
-    t = capped_threshold(b, n, cap, radius, start, work, &m)
+    if cap > largest:  # entries that reach their cap leave the sum below this radius
+        t.shift = largest
+        m = gather_above(b, n, -INFINITY, largest, work)
+        t.offset = biased_offset(work, m, largest, bias, work + n)
+        cap = shifted_sum(work, m, t.offset) / k
+    else:
+        t = capped_threshold(b, n, cap, radius, start, work, &m)
+        binds = radius_binds(work, m, k, radius, bias, t)
     if m < k:  # too few finite entries to share the cap
         cap = 0.0
-    elif not radius_binds(work, m, k, radius, bias, t):
-        uncapped.shift = t.shift
-        uncapped.offset = biased_offset(work, m, t.shift, bias, temp)
-        if caps_stay_away(work, m, k, largest, uncapped, &total):
-            t = uncapped
-        else:
-            t = follow_path(work, m, k, bias, t.shift, temp, &cap)
+    elif not binds:
+        t = free_cone(work, m, k, bias, largest, t, work + n, &cap)
+        if k * cap > radius:
+            cap = radius / k
+            t = capped_threshold(b, n, cap, radius, start, work, &m)
     clip_row(b, x, n, t, 0.0, cap)
 
 
@@ -120,7 +186,8 @@ cdef void project_topk_row(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, d
         project_alpha_row(b, x, n, k, radius, bias, start, work)
         return
     t = knapsack_threshold(b, n, 0.0, cap, radius, False, bias, start, work)
-    if kind == TOPK_LABEL and clipped_sum(b, n, t, cap) < rest:
+    if (kind == TOPK_LABEL and t.shift + t.offset <= bias * radius  # above, the sum is the radius
+            and clipped_sum(b, n, t, cap) < rest):
         # The label's own slot is above the cap: the others are in the cone of k - 1.
         project_alpha_row(b, x, n, k - 1, rest, bias, NULL, work)
         return
@@ -131,11 +198,8 @@ def project_topk_rows(const real[:, ::1] b, real[:, ::1] x, Py_ssize_t k, double
                       int kind, double bias):
     """Project each row of b onto a top-k set (kind 0 alpha, 1 beta, 2 label); x may be b."""
     cdef Py_ssize_t i, n = b.shape[1]
-    cdef double* work = <double*>malloc(max(n, 1) * TOPK_WORK * sizeof(double))
-    if work == NULL:
-        raise MemoryError
+    cdef double[::1] work = scratch(n * TOPK_WORK)
     with nogil:
         for i in range(b.shape[0]):
             project_topk_row(&b[i, 0], &x[i, 0], n, k, radius, <TopKKind>kind, bias, NULL,
-                             work)
-    free(work)
+                             &work[0])

@@ -12,12 +12,11 @@ clip(mu, A, B) with A = iso(b - zeta w_{1..p}), B = iso(b - zeta w_{2..m}) and m
 """
 from libc.float cimport DBL_EPSILON
 from libc.math cimport INFINITY, NAN, fabs
-from libc.stdlib cimport free, malloc
 
 from topkopt._knapsack cimport capped_threshold, fix_boxed
 from topkopt._real cimport real
 from topkopt._select cimport (Threshold, fill_row, gather_above, heap_pop, heapify, rank_of,
-                              row_max)
+                              row_max, scratch)
 from topkopt._topk cimport TOPK_ALPHA, TOPK_LABEL, project_topk_row
 
 # Neighbouring ranks that share one value of v: their number and their sums of b and of w.
@@ -375,11 +374,8 @@ def project_weighted_rows(const real[:, ::1] b, real[:, ::1] x, const double[::1
     """Project each row of b onto the weighted top-k set of the positive weights w; x may be b."""
     cdef Py_ssize_t i, n = b.shape[1], n_w = w.shape[0]
     cdef const double* weights = &w[0] if n_w else NULL
-    cdef double* work = <double*>malloc(max(n, 1) * WEIGHTED_WORK * sizeof(double))
-    if work == NULL:
-        raise MemoryError
+    cdef double[::1] work = scratch(n * WEIGHTED_WORK)
     with nogil:
         for i in range(b.shape[0]):
             project_weighted_row(&b[i, 0], &x[i, 0], n, weights, n_w, radius, label, bias, NULL,
-                                 work)
-    free(work)
+                                 &work[0])
