@@ -203,7 +203,8 @@ cdef bint threshold_near(const real* b, Py_ssize_t n, double cap, double total, 
                          double* work, Py_ssize_t* n_kept, Threshold* t) noexcept nogil:
     # Looks only at the entries from a little below a guess of the root, and relative to it.
     # Returns whether these were enough. OUT t, work, n_kept: as in capped_threshold
-    cdef double margin = 0.5 * min(cap, total)
+    # Of short rows all entries: those that settle early cost less than a second search.
+    cdef double margin = 0.5 * min(cap, total) if n > SHORT else FAR * total
     t.shift = guess
     n_kept[0] = gather_above(b, n, guess - margin, guess, work)
     if not n_kept[0] * cap > total:

@@ -18,6 +18,9 @@ cdef class Examples:
 
     cdef Labels labels(self, Py_ssize_t i) noexcept nogil
 
+    # Asks the memory for what is kept of an example whose turn comes soon
+    cdef void announce(self, Py_ssize_t i) noexcept nogil
+
     # IN q: the scores without the block. INOUT v: minus the dual block over its cost, the new one
     # and (with keeps_old) the old one
     cdef void step(self, Py_ssize_t i, const double* q, double* v, double* work) noexcept nogil

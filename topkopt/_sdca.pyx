@@ -19,7 +19,12 @@ from topkopt._select cimport (axpy_row, combine_rows, replace_row, row_dot, spre
 
 cdef enum:
     RUN = 16            # steps between two matrix products that correct the rest of a block
+    AHEAD = 4           # steps before an example's turn its data are asked for
     SPARSE_SHARE = 16   # a change is sparse when at most this part of it is not zero
+
+
+cdef extern from "_simd.h" nogil:
+    void prefetch(const void* start, Py_ssize_t size)
 
 ctypedef fused integer:
     int32_t
@@ -60,6 +65,12 @@ cdef class Examples:
         y.index = &self.label_index[self.label_start[i]]
         y.n = self.label_start[i + 1] - self.label_start[i]
         return y
+
+    cdef void announce(self, Py_ssize_t i) noexcept nogil:
+        prefetch(&self.label_index[self.label_start[i]], 1)
+        prefetch(&self.square_norm[i], 1)
+        prefetch(&self.cost[i], 1)
+        prefetch(&self.start[i], 1)
 
     cdef void step(self, Py_ssize_t i, const double* q, double* v, double* work) noexcept nogil:
         self.loss.row_prox(q, self.labels(i), self.n_classes,
@@ -135,6 +146,7 @@ def dense_epoch(Examples examples, const real[:, :] x, real[:, ::1] w, real[:, :
     cdef Py_ssize_t n_features = x.shape[1], m = examples.n_classes, first, size, i
     dtype = np.float32 if real is float else np.float64
     block_size = min(block_size, max(order.shape[0], 1))
+    cdef const real* row
     cdef real[:, ::1] xb = np.empty((block_size, n_features), dtype)
     cdef real[:, ::1] s = np.empty((block_size, m), dtype)
     cdef real[:, ::1] d = np.empty((block_size, m), dtype)
@@ -148,21 +160,29 @@ def dense_epoch(Examples examples, const real[:, :] x, real[:, ::1] w, real[:, :
             changes[i].index = &index[i, 0]
         first = 0
         while first < order.shape[0]:
-            size = min(block_size, order.shape[0] - first)
-            for i in range(size):
-                copy_row(x, order[first + i], &xb[i, 0])
             if block_size == 1:     # W is small enough to be read and written in every step
-                combine_rows(&xb[0, 0], n_features, &w[0, 0], m, &s[0, 0])
+                if first + AHEAD < order.shape[0]:
+                    i = order[first + AHEAD]
+                    examples.announce(i)
+                    prefetch(&x[i, 0], n_features * sizeof(real))
+                    prefetch(&a[i, 0], m * sizeof(real))
+                row = &x[order[first], 0]
+                if x.strides[1] != sizeof(real):
+                    copy_row(x, order[first], &xb[0, 0])
+                    row = &xb[0, 0]
+                combine_rows(row, n_features, &w[0, 0], m, &s[0, 0])
                 update_block(examples, order[first], &s[0, 0], &a[order[first], 0], &d[0, 0],
                              &changes[0])
                 if is_sparse(&changes[0], m):
                     for i in range(n_features):
-                        add_change(&changes[0], xb[0, i], &d[0, 0], &w[i, 0], m)
+                        add_change(&changes[0], row[i], &d[0, 0], &w[i, 0], m)
                 else:
-                    spread_rows(<const real*>&xb[0, 0], n_features, <const real*>&d[0, 0], m,
-                                &w[0, 0])
+                    spread_rows(row, n_features, <const real*>&d[0, 0], m, &w[0, 0])
                 first += 1
                 continue
+            size = min(block_size, order.shape[0] - first)
+            for i in range(size):
+                copy_row(x, order[first + i], &xb[i, 0])
             # S = X_B @ W;  G = X_B @ X_B.T;  (steps);  W += X_B.T @ D
             gemm(False, False, size, m, n_features, <real>1, &xb[0, 0], n_features, &w[0, 0], m,
                  <real>0, &s[0, 0], m)

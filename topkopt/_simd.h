@@ -7,6 +7,8 @@
 #ifndef TOPKOPT_SIMD_H
 #define TOPKOPT_SIMD_H
 
+#include <stddef.h>
+
 #if defined(_MSC_VER)
 #define TK_INLINE static __forceinline
 #elif defined(__GNUC__)
@@ -22,6 +24,19 @@
 #define TK_AVX2
 #define TK_HAS_AVX2() 0
 #endif
+
+/* Asks for memory that is soon read, so that nobody waits for it then. */
+TK_INLINE void prefetch(const void *start, ptrdiff_t size)
+{
+#if defined(__GNUC__)
+    for (ptrdiff_t i = 0; i < size; i += 64)
+        __builtin_prefetch((const char *)start + i);
+    __builtin_prefetch((const char *)start + size - 1);
+#else
+    (void)start;
+    (void)size;
+#endif
+}
 
 /* Defines name(parameters) by its inlined body name_body; arguments names the parameters. */
 #define TK_DISPATCH(type, name, parameters, arguments) \

@@ -25,16 +25,15 @@ cdef extern from "_rows.h" nogil:
                     double* sum_upper, Py_ssize_t* n_middle, double* sum_middle)
 
 
-cdef inline bint radius_binds(const double* kept, Py_ssize_t m, Py_ssize_t k, double radius,
-                              double bias, Threshold t) noexcept nogil:
-    # Is s = radius optimal? With v = b - x, it is when the k largest v sum to k bias radius
-    # or more: growing s further would then still lower the objective.
-    cdef double u = radius / k, above = 0.0
+cdef inline double largest_rest(const double* kept, Py_ssize_t m, Py_ssize_t k, double cap,
+                                Threshold t) noexcept nogil:
+    # The sum of the k largest b - x for x = clip(b - t, 0, cap) of sum k cap
+    cdef double above = 0.0
     cdef Py_ssize_t j
     for j in range(m):
-        if kept[j] - t.offset >= u:
-            above += kept[j] - t.offset - u
-    return above + k * (t.shift + t.offset) >= bias * k * radius
+        if kept[j] - t.offset >= cap:
+            above += kept[j] - t.offset - cap
+    return above + k * (t.shift + t.offset)
 
 
 cdef inline double cap_on_piece(double sum_upper, Py_ssize_t n_upper, double sum_middle,
@@ -154,7 +153,7 @@ cdef void project_alpha_row(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, 
                             double bias, double* start, double* work) noexcept nogil:
     cdef Threshold t
     cdef Py_ssize_t m
-    cdef double largest = row_max(b, n), cap = radius / k
+    cdef double largest = row_max(b, n), cap = radius / k, rest
     cdef bint binds = False
     if largest <= 0.0 or radius == 0.0:  # even the k largest entries have no positive sum
         fill_row(x, n, 0.0)
@@ -166,10 +165,14 @@ cdef void project_alpha_row(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, 
         cap = shifted_sum(work, m, t.offset) / k
     else:
         t = capped_threshold(b, n, cap, radius, start, work, &m)
-        binds = radius_binds(work, m, k, radius, bias, t)
+        rest = largest_rest(work, m, k, cap, t)
+        # While it is larger than the bias, growing s would still lower the objective.
+        binds = rest >= bias * k * radius
+        if rest + radius <= 0.0:  # then so is the sum of the k largest entries
+            cap = 0.0
     if m < k:  # too few finite entries to share the cap
         cap = 0.0
-    elif not binds:
+    elif cap > 0.0 and not binds:
         t = free_cone(work, m, k, bias, largest, t, work + n, &cap)
         if k * cap > radius:
             cap = radius / k
