@@ -497,7 +497,44 @@ def test_indicator_types(case):
 def test_every_loss_is_in_the_table():
     public = {name for name in losses.__all__ if name[0].isupper()} - {"Loss"}
     assert {case.name for case in CASES} == public
-    assert {case.loss.name for case in CASES} == set(losses.names())
+    assert {case.loss.name for case in CASES} == {cls.name for cls, _ in losses._REGISTRY.values()}
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "loss"),
+    [
+        ("topk_hinge_beta", {"k": 3}, losses.TopKHinge(3, "beta")),
+        ("topk_hinge_label", {"k": 3, "smoothing": 0.5}, losses.TopKHinge(3, "label", 0.5)),
+        (
+            "weighted_topk_hinge_label",
+            {"weights": "linear", "k": 3},
+            losses.WeightedTopKHinge("linear", 3, label=True),
+        ),
+    ],
+)
+def test_names_of_variants(name, parameters, loss):
+    assert name in losses.names()
+    named = losses.get(name, **parameters)
+    assert named == loss
+    assert type(named) is type(loss)
+    assert named.name == name.rpartition("_")[0]  # the object keeps the name of its class
+
+
+def test_a_variant_has_no_parameter_for_what_it_implies():
+    with raises(TypeError, "'topk_hinge_beta'", "kind"):
+        losses.get("topk_hinge_beta", k=3, kind="alpha")
+    with raises(TypeError, "'weighted_topk_hinge_label'", "label"):
+        losses.get("weighted_topk_hinge_label", weights=[1.0], label=False)
+
+
+def test_a_parameter_of_the_wrong_type_is_named():
+    for parameters, message in (
+        ({"k": 1.5}, "k must be an integer, got 1.5."),
+        ({"k": 1, "smoothing": "1"}, "smoothing must be a real number, got '1'."),
+    ):
+        with pytest.raises(TypeError) as info:
+            losses.get("topk_hinge", **parameters)
+        assert str(info.value) == message
 
 
 @everything

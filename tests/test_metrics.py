@@ -276,7 +276,8 @@ def test_bad_weights(metric):
     with raises(ValueError, "sample_weight must have one entry per example (60)", "(3,)"):
         metric(truth, SCORES, sample_weight=np.ones(3))
     for weight in (-np.ones(60), np.zeros(60), np.full(60, np.nan)):
-        with raises(ValueError, "sample_weight must be finite, non-negative and not all zero"):
+        found = "only zeros" if weight[0] == 0 else weight[0]
+        with raises(ValueError, "sample_weight must be finite, non-negative", "got", found):
             metric(truth, SCORES, sample_weight=weight)
 
 

@@ -109,10 +109,23 @@ def test_the_circle_is_as_described():
 
 def test_every_loss_has_its_flat_parameters():
     for name in losses.names():
-        loss = flat_loss(name, k=2, smoothing=0.5, weights="linear")
-        assert loss.name == name
-        assert getattr(loss, "smoothing", 0.5) == 0.5 or name not in _FLAT
-    assert flat_loss("weighted_topk_hinge", k=1, weights=[2, 1]).weights == (2.0, 1.0)
+        weights = "linear" if name.startswith("weighted") else None
+        loss = flat_loss(name, k=2, smoothing=0.5, weights=weights)
+        cls, implied = losses._REGISTRY[name]
+        assert type(loss) is cls
+        assert all(getattr(loss, key) == value for key, value in implied.items())
+        assert getattr(loss, "smoothing", 0.5) == 0.5 or loss.name not in _FLAT
+        assert getattr(loss, "k", 2) == 2 or "k" not in _FLAT.get(loss.name, ())
+    for name in ("weighted_topk_hinge", "weighted_topk_hinge_label"):
+        assert flat_loss(name, k=1, weights=[2, 1]).weights == (2.0, 1.0)
+
+
+@pytest.mark.parametrize("kind", ["beta", "label"])
+def test_kinds_by_name(kind):
+    options = {"Cs": [0.1, 1.0], "random_state": 0}
+    named = topkopt.path(X, Y, f"topk_hinge_{kind}", k=2, smoothing=0.5, **options)
+    given = topkopt.path(X, Y, losses.TopKHinge(2, kind, 0.5), **options)
+    np.testing.assert_array_equal(named.coefs, given.coefs)
 
 
 @pytest.mark.parametrize(

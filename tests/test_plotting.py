@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 import topkopt
 from topkopt import TopKClassifier, TopKClassifierCV
+from topkopt.losses import TopKEntropy
 from topkopt.plotting import (
     ConvergenceDisplay,
     PathDisplay,
@@ -76,6 +77,12 @@ def test_a_pipeline():
     assert ConvergenceDisplay.from_estimator(pipeline).lines_[0].get_label() == "softmax"
 
 
+def test_a_variant_keeps_its_name():
+    model = TopKClassifier("topk_hinge_beta", k=2, C=0.1, smoothing=1.0).fit(X, Y)
+    line = ConvergenceDisplay.from_estimator(model).lines_[0]
+    assert line.get_label() == "topk hinge beta, k = 2"
+
+
 def test_convergence_errors():
     with raises(ValueError, "estimator must be a fitted classifier", "call fit"):
         ConvergenceDisplay.from_estimator(TopKClassifier())
@@ -129,6 +136,10 @@ def test_path_of_a_search():
     column = list(search.ks_).index(search.k_)
     np.testing.assert_array_equal(display.accuracy["top-2"], search.scores_[:, column])
     assert len(PathDisplay.from_estimator(search, ks=[1, 2, 3]).lines_) == 3
+    search.set_params(loss=TopKEntropy(2), ks=[1]).fit(X, Y)
+    np.testing.assert_array_equal(
+        PathDisplay.from_estimator(search).accuracy["top-2"], search.scores_[:, 0]
+    )
     with raises(ValueError, "estimator must be a fitted TopKClassifierCV", "from_path"):
         PathDisplay.from_estimator(MODEL)
 

@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from topkopt import losses
-from topkopt._validation import as_floating, check_k
+from topkopt._validation import as_array, as_floating, check_k
 from topkopt.solvers import Solution, State, solve
 
 __all__ = ["Path", "check_Cs", "flat_loss", "path"]
 
-# Which of the flat parameters each loss takes; the others need none.
+# Which of the flat parameters each class takes, by its name; the others need none.
 _FLAT = {
     "hinge": ("smoothing",),
     "topk_hinge": ("k", "smoothing"),
@@ -77,12 +78,15 @@ class Path:
         -------
         ndarray of shape (p, n, m)
         """
-        return np.stack(
-            [
-                np.asarray(X @ (solution.dual if solution.coef is None else solution.coef))
-                for solution in self.solutions
-            ]
-        )
+        weights = [s.dual if s.coef is None else s.coef for s in self.solutions]
+        rows = X if scipy.sparse.issparse(X) else as_floating(X, "X")
+        width = weights[0].shape[0]
+        if rows.ndim != 2 or rows.shape[1] != width:
+            raise ValueError(
+                f"X must have one row per example and {width} columns, as in training, got shape "
+                f"{rows.shape}."
+            )
+        return np.stack([np.asarray(rows @ each) for each in weights])
 
 
 def path(
@@ -119,7 +123,8 @@ def path(
     smoothing : float, default 0.0
         For hinge losses: how smooth. Others ignore it.
     weights : array_like or {"flat", "linear", "exp"}, optional
-        For "weighted_topk_hinge": the weights, or their profile over k places.
+        For "weighted_topk_hinge" and "weighted_topk_hinge_label", and for no others: the weights,
+        or their profile over k places.
     sample_weight : array_like of shape (n,), optional
         Non-negative weights of the examples.
     kernel : bool, default False
@@ -179,10 +184,11 @@ def check_Cs(Cs: Any) -> NDArray:
     >>> check_Cs(3)
     array([1.e-04, 1.e+00, 1.e+04])
     """
-    if np.ndim(Cs) == 0:
+    values = as_array(Cs, "Cs")
+    if values.ndim == 0:
         return np.logspace(-4, 4, check_k(Cs, np.iinfo(np.intp).max, "any number", name="Cs"))
-    grid = np.unique(as_floating(Cs, "Cs"))
-    if not grid.size or not np.isfinite(grid).all() or grid[0] <= 0:
+    grid = np.unique(as_floating(values, "Cs"))
+    if values.ndim != 1 or not grid.size or not np.isfinite(grid).all() or grid[0] <= 0:
         raise ValueError(f"Cs must be an integer or a list of positive numbers, got {Cs!r}.")
     return grid
 
@@ -198,19 +204,22 @@ def flat_loss(
 
     >>> flat_loss("topk_hinge", k=3, smoothing=1.0)
     TopKHinge(k=3, kind='alpha', smoothing=1.0)
+    >>> flat_loss("topk_hinge_beta", k=3)
+    TopKHinge(k=3, kind='beta', smoothing=0.0)
     >>> flat_loss("softmax", k=3, smoothing=1.0)
     Softmax()
     """
-    if isinstance(loss, losses.Loss):
-        return loss
+    takes = () if isinstance(loss, losses.Loss) else _FLAT.get(losses._find(loss)[0].name, ())
+    if weights is None and "weights" in takes:
+        raise ValueError(
+            f"weights must be given with loss={loss!r}: an array, or one of flat, linear, exp."
+        )
+    if weights is not None and "weights" not in takes:
+        raise ValueError(
+            f"weights must be None with loss={loss!r}, got {weights!r}; they belong to "
+            "loss='weighted_topk_hinge'."
+        )
     given: dict[str, Any] = {"k": k, "smoothing": smoothing, "weights": weights}
-    if loss == "weighted_topk_hinge":
-        if weights is None:
-            raise ValueError(
-                "weights must be given with loss='weighted_topk_hinge': an array, or one of flat, "
-                "linear, exp."
-            )
-        if not isinstance(weights, str):
-            given["k"] = None  # the array has its own length
-    takes = _FLAT.get(loss, ())
+    if not isinstance(weights, str | None):
+        given["k"] = None  # the array has its own length
     return losses.get(loss, **{name: given[name] for name in takes})

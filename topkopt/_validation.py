@@ -19,10 +19,13 @@ if TYPE_CHECKING:
 __all__ = [
     "LabelledRows",
     "Rows",
+    "as_array",
     "as_floating",
     "as_labels",
     "as_rows",
     "as_scores",
+    "as_weight",
+    "check_flag",
     "check_k",
     "check_out",
     "check_profile",
@@ -31,9 +34,20 @@ __all__ = [
 ]
 
 
+_NO_NUMBERS = (str, bytes, bool, np.bool_)  # float() would take "1" and True
+
+
+def as_array(x: Any, name: str) -> NDArray:
+    """Return x as an array, which lists of unequal lengths do not make."""
+    try:
+        return np.asarray(x)
+    except ValueError:
+        raise ValueError(f"{name} must be an array, got lists of unequal lengths.") from None
+
+
 def as_floating(x: ArrayLike, name: str) -> NDArray:
     """Return x as an aligned float32 or float64 array in native byte order, copied if need be."""
-    array = np.asarray(x)
+    array = as_array(x, name)
     if array.dtype.kind in "biu" or array.dtype == object:
         target: type[np.floating] = np.float64
     elif array.dtype.kind == "f":
@@ -51,7 +65,7 @@ def as_floating(x: ArrayLike, name: str) -> NDArray:
 
 
 def check_scalar(
-    value: float,
+    value: Any,
     name: str,
     *,
     positive: bool = False,
@@ -61,6 +75,8 @@ def check_scalar(
 ) -> float:
     """Return value as a float that is finite and, unless signed, non-negative (or positive)."""
     try:
+        if isinstance(value, _NO_NUMBERS):
+            raise TypeError
         number = float(value)
     except (TypeError, ValueError):
         raise TypeError(f"{name} must be a real number, got {value!r}.") from None
@@ -78,6 +94,8 @@ def check_k(
 ) -> int:
     """Return k as an int with 1 <= k <= most."""
     try:
+        if isinstance(k, bool):  # which Python counts as an integer
+            raise TypeError
         number = operator.index(k)
     except TypeError:
         raise TypeError(f"{name} must be an integer, got {k!r}.") from None
@@ -86,6 +104,32 @@ def check_k(
         bounds = "at least 1" if open_end else f"between 1 and {what} ({most})"
         raise ValueError(f"{name} must be {bounds}, got {number}.")
     return number
+
+
+def check_flag(value: bool, name: str, remedy: str = "") -> bool:
+    """Return value, which is True or False: the text "no" would count as true."""
+    if not isinstance(value, (bool, np.bool_)):
+        hint = f" {remedy}" if remedy else ""
+        raise TypeError(f"{name} must be True or False, got {value!r}.{hint}")
+    return bool(value)
+
+
+def as_weight(sample_weight: ArrayLike | None, n: int) -> NDArray:
+    """Return the weights of n examples as float64, 1 by default."""
+    if sample_weight is None:
+        return np.ones(n)
+    weight = as_floating(sample_weight, "sample_weight").astype(np.float64)
+    if weight.shape != (n,):
+        raise ValueError(
+            f"sample_weight must have one entry per example ({n}), got shape {weight.shape}."
+        )
+    bad = weight[~(np.isfinite(weight) & (weight >= 0))]
+    if bad.size or not weight.any():
+        raise ValueError(
+            "sample_weight must be finite, non-negative and not all zero, got "
+            f"{bad[0] if bad.size else 'only zeros'}; 0 leaves an example out."
+        )
+    return weight
 
 
 def check_weights(weights: ArrayLike, most: int) -> NDArray:
@@ -262,7 +306,7 @@ def as_labels(
     """Return (label_index, label_start, m) of labels 0..m-1 or of an indicator matrix."""
     if scipy.sparse.issparse(y):
         y = y.toarray() if y.ndim == 2 else y
-    labels = np.asarray(y)
+    labels = as_array(y, "y")
     if labels.shape[:1] != (n,):
         raise ValueError(f"y must have one entry per row of the data ({n}), got {labels.shape}.")
     if labels.ndim == 2 and multilabel:

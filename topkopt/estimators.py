@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from numbers import Real
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -14,54 +16,94 @@ from numpy.typing import ArrayLike, NDArray
 from topkopt import losses
 from topkopt._extras import require
 from topkopt._path import Path, check_Cs, flat_loss, path
-from topkopt._validation import check_k, check_scalar
-from topkopt.metrics import topk_accuracy_curve, tune_threshold
+from topkopt._validation import as_array, as_floating, as_weight, check_flag, check_k, check_scalar
+from topkopt.metrics import _check_metric, topk_accuracy_curve, tune_threshold
 from topkopt.solvers import Solution, solve
 
 require("sklearn")
 from sklearn.base import BaseEstimator, ClassifierMixin  # noqa: E402
 from sklearn.metrics.pairwise import pairwise_kernels  # noqa: E402
 from sklearn.model_selection import KFold, check_cv  # noqa: E402
-from sklearn.utils import check_random_state, compute_class_weight  # noqa: E402
+from sklearn.utils import check_random_state  # noqa: E402
 from sklearn.utils.metaestimators import available_if  # noqa: E402
 from sklearn.utils.multiclass import check_classification_targets, type_of_target  # noqa: E402
 from sklearn.utils.parallel import Parallel, delayed  # noqa: E402
-from sklearn.utils.validation import (  # noqa: E402
-    _check_sample_weight,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import check_is_fitted, validate_data  # noqa: E402
 
 __all__ = ["MultilabelClassifier", "TopKClassifier", "TopKClassifierCV"]
 
-_MULTICLASS = (
-    "hinge",
-    "ova_hinge",
-    "ova_logistic",
-    "softmax",
-    "topk_entropy",
-    "topk_hinge",
-    "truncated_topk_entropy",
-    "weighted_topk_hinge",
-)
+_MULTICLASS = tuple(name for name in losses.names() if not name.startswith("multilabel"))
 _MULTILABEL = ("multilabel_hinge", "multilabel_softmax", "ova_hinge", "ova_logistic")
 _KERNELS = ("linear", "rbf", "poly", "sigmoid", "precomputed")
+
+# How messages of scikit-learn begin that do not name a parameter, and what they are about.
+_ABOUT = {
+    "could not convert string": "X must hold numbers; encode categories first",
+    "Complex data": "X and y must hold real numbers",
+    "Found input variables": "y must have one entry per row of X",
+}
 
 
 def _check_loss(loss: Any, known: Sequence[str]) -> None:
     name = loss.name if isinstance(loss, losses.Loss) else loss
-    if name not in known:
-        raise ValueError(f"loss must be one of {', '.join(known)}, got {loss!r}.")
+    if not isinstance(name, str) or name not in known:
+        raise ValueError(
+            f"loss must be one of {', '.join(known)}, or an object of such a loss, got {loss!r}."
+        )
+
+
+def _check_shape_of_targets(y: Any) -> None:
+    """Raise where scikit-learn would not say that it is y which has an unfit shape."""
+    if y is None:
+        return
+    try:
+        shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
+    except ValueError:
+        raise ValueError(
+            "y must hold one class per example, or be an indicator matrix, got lists of unequal "
+            "lengths; use sklearn.preprocessing.MultiLabelBinarizer."
+        ) from None
+    if len(shape) not in (1, 2) or 0 in shape[1:]:
+        raise ValueError(
+            f"y must hold one class per example, or be an indicator matrix, got shape {shape}."
+        )
 
 
 def _encode_classes(y: NDArray) -> tuple[NDArray, NDArray]:
-    classes, labels = np.unique(y, return_inverse=True)
+    try:
+        check_classification_targets(y)
+        classes, labels = np.unique(y, return_inverse=True)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"y must hold classes, either numbers or strings. {error}") from None
     if len(classes) < 2:
         raise ValueError(
-            f"y must hold at least two classes, got one class ({classes[0]!r}); add examples of "
-            "others."
+            f"y must hold at least two classes, got one class ({classes.tolist()[0]!r}); add "
+            "examples of others."
         )
     return classes, labels
+
+
+def _own_k(loss: Any) -> int | None:
+    """Return the k of a top-k loss that is given as an object."""
+    named = isinstance(loss, losses.Loss) and "topk" in loss.name
+    return getattr(loss, "k", None) if named else None
+
+
+def _split(splitter: Callable[[], Any], cv: Any, X: Any, y: NDArray) -> list[tuple]:
+    """Return the folds: one or more, of examples that exist."""
+    try:
+        folds = list(splitter().split(X, y))
+    except ValueError as error:
+        raise ValueError(
+            "cv must be an integer from 2 to the number of examples, a splitter or a list of "
+            f"(train, test), got {cv!r}: {error}"
+        ) from None
+    if not folds:
+        raise ValueError(f"cv must give at least one fold, got none from {cv!r}.")
+    largest = max(np.max(part, initial=0) for fold in folds for part in fold)
+    if largest >= len(y):
+        raise ValueError(f"cv must give indices of the {len(y)} examples, got {largest}.")
+    return folds
 
 
 def _is_probabilistic(self: Any) -> bool:
@@ -82,6 +124,7 @@ class _CertifiedClassifier(ClassifierMixin, BaseEstimator):
     # What subclasses take in their constructors.
     loss: Any
     C: Any
+    class_weight: Any
     kernel: Any
     gamma: Any
     degree: Any
@@ -103,14 +146,20 @@ class _CertifiedClassifier(ClassifierMixin, BaseEstimator):
     # Data ------------------------------------------------------------------------------------
 
     def _validate(self, X: Any, y: Any = "no_validation", **options: Any) -> Any:
-        return validate_data(
-            self,
-            X,
-            y,
-            accept_sparse=False if self._is_precomputed() else "csr",
-            dtype=[np.float64, np.float32],
-            **options,
-        )
+        try:
+            return validate_data(
+                self,
+                X,
+                y,
+                accept_sparse=False if self._is_precomputed() else "csr",
+                dtype=[np.float64, np.float32],
+                **options,
+            )
+        except ValueError as error:
+            about = [rule for start, rule in _ABOUT.items() if str(error).startswith(start)]
+            if not about:
+                raise
+            raise ValueError(f"{about[0]}. {error}") from None
 
     def _is_linear(self) -> bool:
         return isinstance(self.kernel, str) and self.kernel == "linear"
@@ -120,7 +169,7 @@ class _CertifiedClassifier(ClassifierMixin, BaseEstimator):
 
     def _constant(self) -> float:
         """Return the feature that stands for the intercept, 0 for none."""
-        if not self.fit_intercept:
+        if not check_flag(self.fit_intercept, "fit_intercept"):
             return 0.0
         return check_scalar(self.intercept_scaling, "intercept_scaling", positive=True)
 
@@ -136,14 +185,17 @@ class _CertifiedClassifier(ClassifierMixin, BaseEstimator):
         return np.hstack([X, column])
 
     def _check_kernel(self, X: Any) -> None:
-        if not (callable(self.kernel) or self.kernel in _KERNELS):
+        named = isinstance(self.kernel, str) and self.kernel in _KERNELS
+        if not (named or callable(self.kernel)):
             raise ValueError(
                 f"kernel must be a function or one of {', '.join(_KERNELS)}, got {self.kernel!r}."
             )
-        if self.gamma not in ("scale", "auto"):
-            if isinstance(self.gamma, str):
-                raise ValueError(f"gamma must be scale, auto or a number, got {self.gamma!r}.")
+        if not isinstance(self.gamma, str):
             check_scalar(self.gamma, "gamma")
+        elif self.gamma not in ("scale", "auto"):
+            raise ValueError(f"gamma must be scale, auto or a number, got {self.gamma!r}.")
+        check_k(self.degree, np.iinfo(np.intp).max, name="degree")
+        check_scalar(self.coef0, "coef0", signed=True)
         if self._is_precomputed() and X.shape[0] != X.shape[1]:
             raise ValueError(
                 "X must be a square matrix, the kernel between all pairs of training examples, "
@@ -158,15 +210,15 @@ class _CertifiedClassifier(ClassifierMixin, BaseEstimator):
         return 1.0 / X.shape[1] if self.gamma == "auto" else float(self.gamma)
 
     def _gram(self, A: Any, B: Any) -> NDArray:
+        if self._is_precomputed():
+            return A
         if callable(self.kernel):
-            K = np.asarray(self.kernel(A, B))
+            K = as_floating(self.kernel(A, B), "what kernel returns")
             if K.shape != (A.shape[0], B.shape[0]):
                 raise ValueError(
                     f"kernel must return an array of shape {(A.shape[0], B.shape[0])}, "
                     f"got {K.shape}."
                 )
-        elif self._is_precomputed():
-            K = A
         else:
             K = pairwise_kernels(
                 A,
@@ -177,6 +229,11 @@ class _CertifiedClassifier(ClassifierMixin, BaseEstimator):
                 degree=self.degree,
                 coef0=self.coef0,
             )
+        if not np.isfinite(K).all():
+            raise ValueError(
+                f"kernel must give finite numbers, got NaN or infinity from {self.kernel!r}; scale "
+                "X or change the parameters of the kernel."
+            )
         return K.astype(A.dtype, copy=False)
 
     # Training --------------------------------------------------------------------------------
@@ -184,6 +241,8 @@ class _CertifiedClassifier(ClassifierMixin, BaseEstimator):
     def _prepare(self, X: Any) -> None:
         """Keep of the training data what scores need later."""
         self._check_kernel(X)
+        for name in ("coef_", "gamma_", "X_fit_"):  # of a fit with another kernel
+            self.__dict__.pop(name, None)
         if self._is_linear():
             return
         self.gamma_ = self._gamma(X)
@@ -195,9 +254,33 @@ class _CertifiedClassifier(ClassifierMixin, BaseEstimator):
             "kernel": not self._is_linear(),
             "tol": self.tol,
             "max_epochs": self.max_epochs,
-            "random_state": check_random_state(self.random_state),
+            "random_state": self._random_state(),
             "verbose": self.verbose,
         }
+
+    def _random_state(self) -> np.random.RandomState:
+        try:
+            return check_random_state(self.random_state)
+        except ValueError:
+            raise ValueError(
+                "random_state must be None, an integer from 0 to 2**32 - 1 or a RandomState, got "
+                f"{self.random_state!r}."
+            ) from None
+
+    def _example_weights(self, sample_weight: ArrayLike | None, labels: NDArray) -> NDArray | None:
+        """Return the product of the two kinds of weights, None if all are 1."""
+        if sample_weight is None and self.class_weight is None:
+            return None
+        weight = as_weight(sample_weight, len(labels))
+        if self.class_weight is None:
+            return weight
+        weight = weight * _class_weights(self.class_weight, self.classes_, labels, weight)
+        if not weight.any():
+            raise ValueError(
+                "class_weight must leave some example a positive weight, got "
+                f"{self.class_weight!r}."
+            )
+        return weight
 
     def _train(self, X: Any, labels: Any, loss: losses.Loss, C: float, weight: Any) -> None:
         """Solve and set the attributes of a fitted classifier."""
@@ -217,7 +300,7 @@ class _CertifiedClassifier(ClassifierMixin, BaseEstimator):
     def _previous(self, labels: Any, loss: losses.Loss) -> Solution | None:
         """Return the last solution if its dual variables are feasible for these labels."""
         last = getattr(self, "solution_", None)
-        if not self.warm_start or last is None or last.loss != loss:
+        if not check_flag(self.warm_start, "warm_start") or last is None or last.loss != loss:
             return None
         before = self._trained_labels
         if type(before) is not type(labels) or before.shape != labels.shape:
@@ -264,7 +347,8 @@ class _CertifiedClassifier(ClassifierMixin, BaseEstimator):
         ndarray of shape (n, m), or (n,) for two classes
             More is better; of two classes, positive means the second one.
         """
-        check_is_fitted(self)
+        needed = "dual_coef_" if self._is_precomputed() else "X_fit_"
+        check_is_fitted(self, "coef_" if self._is_linear() else needed)
         X = self._validate(X, reset=False)
         if self._is_linear():
             scores = np.asarray(X @ self.coef_.T) + self.intercept_
@@ -279,6 +363,44 @@ class _CertifiedClassifier(ClassifierMixin, BaseEstimator):
         return np.stack([-scores, scores], axis=1) / 2 if scores.ndim == 1 else scores
 
 
+def _class_weights(
+    class_weight: Any, classes: NDArray, labels: NDArray, weight: NDArray
+) -> NDArray:
+    """Return the weight of each example's class, or the mean over its labels, 1 without any."""
+    indicator = labels.ndim == 2
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        count = weight @ labels if indicator else np.bincount(labels, weight, len(classes))
+        # No example of positive weight has a class that is not counted.
+        of_class = weight.sum() / (len(classes) * np.where(count > 0, count, np.inf))
+    else:
+        of_class = _listed_weights(class_weight, classes, every_key=indicator)
+    if not indicator:
+        return of_class[labels]
+    size = labels.sum(axis=1)
+    return np.where(size > 0, labels @ of_class / np.maximum(size, 1), 1.0)
+
+
+def _listed_weights(class_weight: Any, classes: NDArray, *, every_key: bool) -> NDArray:
+    """Return the weights of a dict, 1 for a class it does not name.
+
+    A key that is no class is an error if `every_key`, or if a class is not named: then it may be
+    misspelt. Otherwise the class may be missing in y only because y is part of the data.
+    """
+    if not isinstance(class_weight, Mapping):
+        raise ValueError(f"class_weight must be a dict, 'balanced' or None, got {class_weight!r}.")
+    names = classes.tolist()
+    known = set(names)
+    unknown = [key for key in class_weight if key not in known]
+    if unknown and (every_key or not class_weight.keys() >= known):
+        shown = ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")
+        raise ValueError(
+            f"class_weight must name classes of y ({shown}), got {unknown[0]!r}; drop that key."
+        )
+    for key, value in class_weight.items():
+        check_scalar(value, f"class_weight[{key!r}]")
+    return np.array([class_weight.get(name, 1.0) for name in names], dtype=np.float64)
+
+
 class TopKClassifier(_CertifiedClassifier):
     """Linear or kernel classifier that may name k classes, trained to a certified optimum.
 
@@ -288,9 +410,11 @@ class TopKClassifier(_CertifiedClassifier):
     Parameters
     ----------
     loss : str or topkopt.losses.Loss, default "topk_hinge"
-        "hinge", "topk_hinge", "weighted_topk_hinge", "softmax", "topk_entropy",
-        "truncated_topk_entropy", "ova_hinge" or "ova_logistic"; or a loss object, for the rarer
-        parameters such as ``TopKHinge(5, kind="beta")``.
+        "hinge", "topk_hinge", "topk_hinge_beta", "topk_hinge_label", "weighted_topk_hinge",
+        "weighted_topk_hinge_label", "softmax", "topk_entropy", "truncated_topk_entropy",
+        "ova_hinge" or "ova_logistic"; or a loss object, for the rarer parameters such as
+        ``WeightedTopKHinge("exp", 5, smoothing=1.0, envelope="all")``. An object brings its own k,
+        smoothing and weights.
     k : int, default 1
         For top-k losses: how many guesses are allowed, less than the number of classes. Others
         ignore it.
@@ -299,7 +423,8 @@ class TopKClassifier(_CertifiedClassifier):
     smoothing : float, default 0.0
         For hinge losses: above 0 they become differentiable, and training faster.
     weights : array_like or {"flat", "linear", "exp"}, optional
-        For "weighted_topk_hinge": non-increasing weights, or their profile over k places.
+        For "weighted_topk_hinge" and "weighted_topk_hinge_label", and for no others:
+        non-increasing weights, or their profile over k places.
     kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default "linear"
         The kernel; a callable gets two matrices of examples and returns the Gram matrix, which
         must be positive semi-definite.
@@ -317,8 +442,8 @@ class TopKClassifier(_CertifiedClassifier):
     intercept_scaling : float, default 1.0
         The larger, the less the intercept is penalised (and the slower the training).
     class_weight : dict or "balanced", optional
-        Weights of the classes, multiplied with `sample_weight`; "balanced" is
-        ``n / (m * count)``, counting `sample_weight`.
+        Weights of the classes, 1 for those not named, multiplied with `sample_weight`;
+        "balanced" is ``n / (m * count)``, counting `sample_weight`.
     tol : float, default 1e-3
         The relative duality gap to reach.
     max_epochs : int, default 1000
@@ -434,6 +559,7 @@ class TopKClassifier(_CertifiedClassifier):
             Itself.
         """
         X, labels, weight = self._check_training(X, y, sample_weight)
+        check_k(self.k, np.iinfo(np.intp).max)  # also where only predict_topk uses it
         loss = self._loss(self.k)
         self._train(X, labels, loss, self.C, weight)
         return self
@@ -441,10 +567,10 @@ class TopKClassifier(_CertifiedClassifier):
     def _check_training(
         self, X: Any, y: Any, sample_weight: ArrayLike | None
     ) -> tuple[Any, NDArray, NDArray | None]:
+        _check_shape_of_targets(y)
         X, y = self._validate(X, y)
-        check_classification_targets(y)
         self.classes_, labels = _encode_classes(y)
-        weight = _example_weights(self.class_weight, sample_weight, X, self.classes_, labels)
+        weight = self._example_weights(sample_weight, labels)
         self._prepare(X)
         return X, labels, weight
 
@@ -452,7 +578,7 @@ class TopKClassifier(_CertifiedClassifier):
         _check_loss(self.loss, _MULTICLASS)
         loss = flat_loss(self.loss, k=k, smoothing=self.smoothing, weights=self.weights)
         m = len(self.classes_)
-        places = getattr(loss, "k", None)
+        places = getattr(loss, "k", k if isinstance(self.weights, str) else None)
         if m >= 2 and places is not None and places >= m:
             raise ValueError(
                 f"k must be less than the number of classes ({m}), got {places}: naming all of "
@@ -497,7 +623,7 @@ class TopKClassifier(_CertifiedClassifier):
         return self.classes_[np.argsort(-scores, axis=1, kind="stable")[:, :k]]
 
     def _default_k(self) -> int:
-        return self.k
+        return _own_k(self.loss) or self.k
 
     @available_if(_is_probabilistic)
     def predict_proba(self, X: Any) -> NDArray:
@@ -544,29 +670,6 @@ class TopKClassifier(_CertifiedClassifier):
         return np.log(self.predict_proba(X))
 
 
-def _example_weights(
-    class_weight: dict | str | None,
-    sample_weight: ArrayLike | None,
-    X: Any,
-    classes: NDArray,
-    labels: NDArray,
-) -> NDArray | None:
-    """Return the product of the two kinds of weights, None if all are 1."""
-    if sample_weight is None and class_weight is None:
-        return None
-    weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    if class_weight is None:
-        return weight
-    if isinstance(class_weight, str) and class_weight != "balanced":
-        raise ValueError(f"class_weight must be a dict, 'balanced' or None, got {class_weight!r}.")
-    of_class = compute_class_weight(
-        class_weight, classes=classes, y=classes[labels], sample_weight=weight
-    )
-    if not (np.isfinite(of_class).all() and (of_class >= 0).all()):
-        raise ValueError("class_weight must hold finite, non-negative weights.")
-    return weight * of_class[labels]
-
-
 class TopKClassifierCV(TopKClassifier):
     """A `TopKClassifier` that chooses C and k by cross-validation.
 
@@ -578,7 +681,7 @@ class TopKClassifierCV(TopKClassifier):
     Cs : int or array_like, default 10
         The values of C, or how many between 1e-4 and 1e4.
     ks : array_like of int, default (1,)
-        The values of the parameter k of the loss; one for a loss that has none.
+        The values of the parameter k of the loss; one for a loss that has none, or its own.
     loss : str or topkopt.losses.Loss, default "topk_hinge"
         See `TopKClassifier`.
     scoring : str, default "top1"
@@ -696,13 +799,15 @@ class TopKClassifierCV(TopKClassifier):
             raise ValueError(
                 f"ks must hold one value with loss {self.loss!r}, which has no k, got {self.ks!r}."
             )
+        own = _own_k(self.loss)
+        self.ks_ = self.ks_ if own is None else np.array([own])
         place = self._scored_place()
         features = self._features(X, self._constant())
         options = self._solver_options()
         options["random_state"] = options["random_state"].randint(np.iinfo(np.int32).max)
-        folds = check_cv(self.cv, labels, classifier=True).split(X, labels)
-        scored_weight = None if sample_weight is None else np.asarray(sample_weight, np.float64)
-        results = Parallel(n_jobs=self.n_jobs)(
+        folds = _split(lambda: check_cv(self.cv, labels, classifier=True), self.cv, X, labels)
+        scored_weight = None if sample_weight is None else as_weight(sample_weight, len(labels))
+        results = Parallel(n_jobs=self._n_jobs())(
             delayed(_follow_paths)(
                 features, labels, weight, scored_weight, train, test, tried, self.Cs_, options
             )
@@ -718,20 +823,27 @@ class TopKClassifierCV(TopKClassifier):
         return self
 
     def _check_ks(self) -> NDArray:
-        ks = np.unique(np.asarray(self.ks))
-        if np.ndim(self.ks) != 1 or not ks.size or ks.dtype.kind not in "iu":
+        ks = as_array(self.ks, "ks")
+        if ks.ndim != 1 or not ks.size or ks.dtype.kind not in "iu":
             raise ValueError(f"ks must be a non-empty list of integers, got {self.ks!r}.")
-        return ks
+        return np.unique(ks)
+
+    def _n_jobs(self) -> int | None:
+        try:
+            return None if self.n_jobs is None else operator.index(self.n_jobs)
+        except TypeError:
+            raise TypeError(f"n_jobs must be None or an integer, got {self.n_jobs!r}.") from None
 
     def _scored_place(self) -> int:
         m = len(self.classes_)
-        name = self.scoring if isinstance(self.scoring, str) else ""
-        digits = name.removeprefix("top")
-        if not (name.startswith("top") and digits.isdecimal() and 1 <= int(digits) <= m):
+        name = re.fullmatch(
+            "top([1-9][0-9]*)", self.scoring if isinstance(self.scoring, str) else ""
+        )
+        if name is None or int(name[1]) > m:
             raise ValueError(
                 f"scoring must be one of top1, ..., top{m} for {m} classes, got {self.scoring!r}."
             )
-        return int(digits)
+        return int(name[1])
 
     def _default_k(self) -> int:
         return self.k_
@@ -795,6 +907,11 @@ class MultilabelClassifier(_CertifiedClassifier):
         See `TopKClassifier`.
     fit_intercept, intercept_scaling
         See `TopKClassifier`; the intercept is penalised.
+    class_weight : dict or "balanced", optional
+        Weights of the labels, which are the entries of ``classes_``; 1 for those not named. An
+        example counts with the mean weight of its labels (1 if it has none), multiplied with
+        `sample_weight`. "balanced" is ``n / (m * count)`` for a label of `count` examples, counting
+        `sample_weight`. They weigh the training, not the `metric` that chooses the threshold.
     threshold : "cv" or float, default "cv"
         Labels that score more are predicted. "cv" chooses among the 71 values of
         `topkopt.metrics.THRESHOLDS` by the scores of held-out examples.
@@ -853,6 +970,7 @@ class MultilabelClassifier(_CertifiedClassifier):
         coef0: float = 1.0,
         fit_intercept: bool = True,
         intercept_scaling: float = 1.0,
+        class_weight: dict | str | None = None,
         threshold: str | float = "cv",
         metric: str | Callable[[NDArray, NDArray], float] = "f1_micro",
         cv: Any = 5,
@@ -871,6 +989,7 @@ class MultilabelClassifier(_CertifiedClassifier):
         self.coef0 = coef0
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling
+        self.class_weight = class_weight
         self.threshold = threshold
         self.metric = metric
         self.cv = cv
@@ -905,24 +1024,28 @@ class MultilabelClassifier(_CertifiedClassifier):
         """
         _check_loss(self.loss, _MULTILABEL)
         self._check_threshold()
+        _check_shape_of_targets(y)
         X, y = self._validate(X, y, multi_output=True)
-        weight = None
-        if sample_weight is not None:
-            weight = _check_sample_weight(
-                sample_weight, X, dtype=np.float64, ensure_non_negative=True
-            )
         labels = self._encode(y)
+        weight = self._example_weights(sample_weight, labels)
         self._prepare(X)
         if self.multilabel_:
-            self.threshold_ = self._choose_threshold(X, labels, weight)
+            scored_weight = None if sample_weight is None else as_weight(sample_weight, len(labels))
+            self.threshold_ = self._choose_threshold(X, labels, weight, scored_weight)
         loss = flat_loss(self.loss, smoothing=self.smoothing)
         self._train(X, labels, loss, self.C, weight)
         return self
 
     def _check_threshold(self) -> None:
-        is_number = isinstance(self.threshold, Real) and np.isfinite(float(self.threshold))
-        if not is_number and not (isinstance(self.threshold, str) and self.threshold == "cv"):
-            raise ValueError(f"threshold must be 'cv' or a finite number, got {self.threshold!r}.")
+        _check_metric(self.metric)
+        if isinstance(self.threshold, str) and self.threshold == "cv":
+            return
+        try:
+            check_scalar(self.threshold, "threshold", signed=True)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"threshold must be 'cv' or a finite number, got {self.threshold!r}."
+            ) from None
 
     def _encode(self, y: Any) -> NDArray:
         """Return an indicator matrix, or the numbers of the classes."""
@@ -931,7 +1054,6 @@ class MultilabelClassifier(_CertifiedClassifier):
             labels = labels.ravel()
         self.multilabel_ = labels.ndim == 2
         if not self.multilabel_:
-            check_classification_targets(labels)
             self.classes_, encoded = _encode_classes(labels)
             return encoded
         if type_of_target(labels) != "multilabel-indicator" or not np.isin(labels, (0, 1)).all():
@@ -945,25 +1067,36 @@ class MultilabelClassifier(_CertifiedClassifier):
     def _is_binary(self) -> bool:
         return not self.multilabel_ and len(self.classes_) == 2
 
-    def _choose_threshold(self, X: Any, Y: NDArray, weight: NDArray | None) -> float:
+    def _choose_threshold(
+        self, X: Any, Y: NDArray, weight: NDArray | None, scored_weight: NDArray | None
+    ) -> float:
         if self.threshold != "cv":
             return float(self.threshold)
         scores = np.empty(Y.shape)
-        for train, test in self._folds().split(X, Y):
-            model = type(self)(**{**self.get_params(deep=False), "threshold": 0.0, "verbose": 0})
+        held_out = np.zeros(len(Y), dtype=bool)  # a splitter need not test every example
+        # The weights hold the class weights already.
+        fixed = {"threshold": 0.0, "class_weight": None, "warm_start": False, "verbose": 0}
+        model = type(self)(**{**self.get_params(deep=False), **fixed})
+        for train, test in self._folds(X, Y):
             if self._is_precomputed():
                 fit_on, score_on = X[np.ix_(train, train)], X[np.ix_(test, train)]
             else:
                 fit_on, score_on = X[train], X[test]
             model.fit(fit_on, Y[train], None if weight is None else weight[train])
             scores[test] = model.decision_function(score_on)
-        return tune_threshold(Y, scores, self.metric, sample_weight=weight)[0]
+            held_out[test] = True
+        weight = None if scored_weight is None else scored_weight[held_out]
+        return tune_threshold(Y[held_out], scores[held_out], self.metric, sample_weight=weight)[0]
 
-    def _folds(self) -> Any:
-        if isinstance(self.cv, int):
-            seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-            return KFold(self.cv, shuffle=True, random_state=seed)
-        return check_cv(self.cv)
+    def _folds(self, X: Any, Y: NDArray) -> list[tuple]:
+        seed = self._random_state().randint(np.iinfo(np.int32).max)
+
+        def splitter() -> Any:
+            if isinstance(self.cv, Integral):
+                return KFold(self.cv, shuffle=True, random_state=seed)
+            return check_cv(self.cv)
+
+        return _split(splitter, self.cv, X, Y)
 
     def decision_function(self, X: Any) -> NDArray:
         """Return by how much the scores of the labels exceed the threshold.

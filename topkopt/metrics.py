@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
-from topkopt._validation import as_floating, check_k
+from topkopt._validation import as_array, as_floating, as_weight, check_k, check_scalar
 
 __all__ = [
     "THRESHOLDS",
@@ -171,7 +171,7 @@ def topk_accuracy_curve(
     scores = _as_scores(y_score, two_classes=True)
     n, m = scores.shape
     columns = _columns_of(y_true, n, m, labels)
-    weight = _as_weight(sample_weight, n)
+    weight = as_weight(sample_weight, n)
     places = np.arange(1, m + 1) if ks is None else _listed(ks, m)
     above = np.count_nonzero(scores > scores[np.arange(n), columns][:, None], axis=1)
     reached = np.cumsum(np.bincount(above, weights=weight, minlength=m))
@@ -370,9 +370,12 @@ def tune_threshold(
     grid = as_floating(THRESHOLDS if thresholds is None else thresholds, "thresholds").ravel()
     if not grid.size:
         raise ValueError("thresholds must hold at least one value, got none.")
+    if np.isnan(grid).any():
+        raise ValueError("thresholds must not hold NaN; leave it out.")
     quality, sign = _prediction_metric(metric, None if sample_weight is None else weight)
     truth = relevant.astype(int)
-    values = np.array([sign * quality(truth, (scores > cut).astype(int)) for cut in grid])
+    found = [quality(truth, (scores > cut).astype(int)) for cut in grid]
+    values = np.array([sign * check_scalar(v, "what metric returns", signed=True) for v in found])
     best = np.flatnonzero(values == values.max())
     chosen = best[len(best) // 2]
     return float(grid[chosen]), float(sign * values[chosen])
@@ -381,15 +384,20 @@ def tune_threshold(
 # What the functions share -----------------------------------------------------------------------
 
 
-def _prediction_metric(
-    metric: str | Callable[[NDArray, NDArray], float], weight: NDArray | None
-) -> tuple[Callable[[NDArray, NDArray], float], float]:
-    if callable(metric):
-        return metric, 1.0
-    if metric not in _PREDICTION_METRICS:
+def _check_metric(metric: Any) -> None:
+    named = isinstance(metric, str) and metric in _PREDICTION_METRICS
+    if not (named or callable(metric)):
         raise ValueError(
             f"metric must be a function or one of {', '.join(_PREDICTION_METRICS)}, got {metric!r}."
         )
+
+
+def _prediction_metric(
+    metric: str | Callable[[NDArray, NDArray], float], weight: NDArray | None
+) -> tuple[Callable[[NDArray, NDArray], float], float]:
+    _check_metric(metric)
+    if callable(metric):
+        return metric, 1.0
     from topkopt._extras import require
 
     name, parameters, sign = _PREDICTION_METRICS[metric]
@@ -398,7 +406,7 @@ def _prediction_metric(
 
 
 def _listed(ks: Any, m: int) -> NDArray:
-    if np.ndim(ks) != 1 or not np.size(ks):
+    if as_array(ks, "ks").ndim != 1 or not np.size(ks):
         raise ValueError(f"ks must be a non-empty list of integers, got {ks!r}.")
     return np.array([check_k(k, m, "the number of classes") for k in ks])
 
@@ -414,48 +422,40 @@ def _as_scores(y_score: ArrayLike, *, two_classes: bool = False) -> NDArray:
         )
     if not scores.shape[0]:
         raise ValueError("y_score must have at least one row, got none.")
+    if not scores.shape[1]:
+        raise ValueError("y_score must have at least one column, got none.")
     if np.isnan(scores).any():
         raise ValueError("y_score must not hold NaN; find out which examples have no scores.")
     return scores
 
 
-def _as_weight(sample_weight: ArrayLike | None, n: int) -> NDArray:
-    if sample_weight is None:
-        return np.ones(n)
-    weight = as_floating(sample_weight, "sample_weight").astype(np.float64)
-    if weight.shape != (n,):
-        raise ValueError(
-            f"sample_weight must have one entry per example ({n}), got shape {weight.shape}."
-        )
-    if not (np.isfinite(weight).all() and (weight >= 0).all() and weight.any()):
-        raise ValueError("sample_weight must be finite, non-negative and not all zero.")
-    return weight
-
-
 def _columns_of(y_true: ArrayLike, n: int, m: int, labels: ArrayLike | None) -> NDArray:
     """Return the column of each example's class."""
-    truth = np.asarray(y_true)
+    truth = as_array(y_true, "y_true")
     if truth.shape != (n,):
         raise ValueError(
             f"y_true must hold one class per row of y_score ({n}), got shape {truth.shape}."
         )
-    if labels is None:
-        classes = np.unique(truth)
-        if len(classes) != m and truth.dtype.kind in "iub":
-            classes = np.arange(m)
-    else:
-        classes = np.asarray(labels)
+    try:
+        classes = np.unique(truth) if labels is None else as_array(labels, "labels")
+        order = np.argsort(classes)
+    except TypeError:
+        raise ValueError(
+            f"{'y_true' if labels is None else 'labels'} must hold classes that can be sorted, "
+            "either numbers or strings, got a mixture."
+        ) from None
+    if labels is None and len(classes) != m and truth.dtype.kind in "iub":
+        classes = order = np.arange(m)
     if classes.shape != (m,):
         raise ValueError(
             f"labels must name the class of each of the {m} columns of y_score, got "
             f"{classes.size}; pass labels=classifier.classes_."
         )
-    order = np.argsort(classes)
     places = order[np.minimum(np.searchsorted(classes, truth, sorter=order), m - 1)]
     unknown = classes[places] != truth
     if unknown.any():
         raise ValueError(
-            f"y_true must hold classes named in labels, got {truth[unknown][0]!r}; "
+            f"y_true must hold classes named in labels, got {truth[unknown].tolist()[0]!r}; "
             "pass labels=classifier.classes_ and leave out examples of other classes."
         )
     return places
@@ -466,7 +466,7 @@ def _as_multilabel(
 ) -> tuple[NDArray, NDArray, NDArray]:
     """Return labels as booleans, scores and weights; scores are dense, so labels may be too."""
     scores = _as_scores(y_score)
-    labels = y_true.toarray() if scipy.sparse.issparse(y_true) else np.asarray(y_true)
+    labels = y_true.toarray() if scipy.sparse.issparse(y_true) else as_array(y_true, "y_true")
     if labels.shape != scores.shape:
         raise ValueError(
             f"y_true must be an indicator matrix of the shape of y_score {scores.shape}, "
@@ -474,7 +474,7 @@ def _as_multilabel(
         )
     if labels.dtype != bool and not np.isin(labels, (0, 1)).all():
         raise ValueError("y_true must be an indicator matrix of 0 and 1, got other values.")
-    return labels.astype(bool), scores, _as_weight(sample_weight, len(scores))
+    return labels.astype(bool), scores, as_weight(sample_weight, len(scores))
 
 
 def _hits(relevant: NDArray, scores: NDArray, k: int) -> NDArray:

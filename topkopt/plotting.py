@@ -14,7 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from topkopt._extras import require
 from topkopt._path import Path
-from topkopt.metrics import topk_accuracy_curve
+from topkopt._validation import as_floating, check_k
+from topkopt.metrics import _listed, topk_accuracy_curve
+from topkopt.solvers import Solution
 
 __all__ = ["ConvergenceDisplay", "PathDisplay", "ProjectionDisplay", "TopKAccuracyDisplay"]
 
@@ -27,6 +29,11 @@ class _Display:
 
     def _open(self, ax: Any) -> Any:
         pyplot = require("matplotlib.pyplot")
+        if ax is not None and not isinstance(ax, require("matplotlib.axes").Axes):
+            raise TypeError(
+                f"ax must be one matplotlib Axes or None, got {type(ax).__name__}; take one of "
+                "what pyplot.subplots returned."
+            )
         self.ax_ = pyplot.subplots(layout="constrained")[1] if ax is None else ax
         self.figure_ = self.ax_.figure
         return self.ax_
@@ -38,14 +45,28 @@ def _one_of(value: str, name: str, choices: Sequence[str]) -> str:
     return value
 
 
+def _as_matrix(x: ArrayLike, name: str, columns: int) -> NDArray:
+    matrix = as_floating(x, name)
+    if matrix.ndim != 2 or matrix.shape[1] != columns:
+        raise ValueError(f"{name} must have {columns} columns, got shape {matrix.shape}.")
+    if not np.isfinite(matrix).all():
+        raise ValueError(f"{name} must be finite, got NaN or infinity.")
+    return matrix
+
+
 def _name_of(estimator: Any) -> str:
     """Return a legend for an estimator: its loss, with k where there is one."""
     model = estimator[-1] if hasattr(estimator, "named_steps") else estimator
     solution = getattr(model, "solution_", None)
     if solution is None:
         return type(model).__name__
-    k = getattr(solution.loss, "k", None) if "topk" in solution.loss.name else None
-    return solution.loss.name.replace("_", " ") + (f", k = {k}" if k is not None else "")
+    name = model.loss if isinstance(model.loss, str) else solution.loss.name
+    k = getattr(solution.loss, "k", None) if "topk" in name else None
+    return name.replace("_", " ") + (f", k = {k}" if k is not None else "")
+
+
+def _is_history(run: Any) -> bool:
+    return isinstance(run, Mapping) and {"epoch", "seconds", "primal", "dual", "gap"} <= run.keys()
 
 
 class ConvergenceDisplay(_Display):
@@ -77,6 +98,11 @@ class ConvergenceDisplay(_Display):
     def __init__(self, runs: Mapping[str, Mapping[str, NDArray]]):
         if not runs:
             raise ValueError("runs must hold at least one history, got none.")
+        if not isinstance(runs, Mapping) or not all(map(_is_history, runs.values())):
+            raise TypeError(
+                "runs must be a dict of the histories of solutions, by name, got "
+                f"{type(runs).__name__}; use ConvergenceDisplay.from_solutions."
+            )
         self.runs = runs
 
     @classmethod
@@ -126,6 +152,12 @@ class ConvergenceDisplay(_Display):
         -------
         ConvergenceDisplay
         """
+        is_dict = isinstance(solutions, Mapping)
+        if not is_dict or not all(isinstance(each, Solution) for each in solutions.values()):
+            raise TypeError(
+                "solutions must be a dict of what topkopt.solve returned, by name, got "
+                f"{solutions!r}; of an estimator take solution_."
+            )
         runs = {name: solution.history for name, solution in solutions.items()}
         return cls(runs).plot(ax, **options)
 
@@ -195,7 +227,12 @@ class TopKAccuracyDisplay(_Display):
     """
 
     def __init__(self, accuracy: ArrayLike, *, name: str | None = None):
-        self.accuracy = np.asarray(accuracy)
+        self.accuracy = as_floating(accuracy, "accuracy")
+        if self.accuracy.ndim != 1 or not self.accuracy.size:
+            raise ValueError(
+                "accuracy must be a non-empty list of numbers, one per k, got shape "
+                f"{self.accuracy.shape}."
+            )
         self.name = name
 
     @classmethod
@@ -231,10 +268,17 @@ class TopKAccuracyDisplay(_Display):
         -------
         TopKAccuracyDisplay
         """
-        score = getattr(estimator, "decision_function", None) or estimator.predict_proba
+        score = getattr(estimator, "decision_function", None)
+        score = score or getattr(estimator, "predict_proba", None)
+        if isinstance(estimator, type) or score is None:
+            raise TypeError(
+                "estimator must be a fitted classifier with decision_function or predict_proba, "
+                f"got {estimator!r}."
+            )
+        scores = score(X)  # an estimator that is not fitted says so here
         return cls.from_predictions(
             y,
-            score(X),
+            scores,
             labels=estimator.classes_,
             sample_weight=sample_weight,
             name=name or _name_of(estimator),
@@ -294,6 +338,8 @@ class TopKAccuracyDisplay(_Display):
         -------
         TopKAccuracyDisplay
         """
+        if most is not None:
+            check_k(most, np.iinfo(np.intp).max, name="most")
         ax = self._open(ax)
         shown = self.accuracy[:most]
         label = name or self.name
@@ -339,9 +385,21 @@ class PathDisplay(_Display):
     """
 
     def __init__(self, Cs: ArrayLike, accuracy: Mapping[str, ArrayLike], gaps: ArrayLike):
-        self.Cs = np.asarray(Cs)
-        self.accuracy = {name: np.asarray(values) for name, values in accuracy.items()}
-        self.gaps = np.asarray(gaps)
+        if not isinstance(accuracy, Mapping):
+            raise TypeError(
+                f"accuracy must be a dict of accuracies by name, got {type(accuracy).__name__}."
+            )
+        self.Cs = as_floating(Cs, "Cs")
+        self.accuracy = {
+            name: as_floating(v, f"accuracy[{name!r}]") for name, v in accuracy.items()
+        }
+        self.gaps = as_floating(gaps, "gaps")
+        for name, values in {**self.accuracy, "gaps": self.gaps}.items():
+            if self.Cs.ndim != 1 or not self.Cs.size or values.shape != self.Cs.shape:
+                raise ValueError(
+                    "Cs, accuracy and gaps must be lists of equal positive lengths, got shape "
+                    f"{self.Cs.shape} for Cs and {values.shape} for {name!r}."
+                )
 
     @classmethod
     def from_estimator(
@@ -372,7 +430,8 @@ class PathDisplay(_Display):
             )
         column = int(np.flatnonzero(model.ks_ == model.k_)[0])
         mean = model.cv_accuracy_.mean(axis=0)[:, column]
-        shown = [int(model.scoring.removeprefix("top"))] if ks is None else ks
+        default = [int(model.scoring.removeprefix("top"))]
+        shown = default if ks is None else _listed(ks, len(model.classes_))
         accuracy = {f"top-{k}": mean[:, k - 1] for k in shown}
         gaps = model.cv_gap_[..., column].max(axis=0)
         return cls(model.Cs_, accuracy, gaps).plot(ax, **options)
@@ -410,8 +469,14 @@ class PathDisplay(_Display):
         -------
         PathDisplay
         """
+        if not isinstance(path, Path):
+            raise TypeError(
+                f"path must be what topkopt.path returned, got {type(path).__name__}; for a "
+                "TopKClassifierCV use PathDisplay.from_estimator."
+            )
         scores = path.scores(X)
         labels = np.arange(scores.shape[2])
+        ks = _listed(ks, len(labels)).tolist()
         curves = np.stack(
             [
                 topk_accuracy_curve(y, each, ks=ks, labels=labels, sample_weight=sample_weight)
@@ -487,9 +552,13 @@ class ProjectionDisplay(_Display):
         vertices: ArrayLike | None = None,
         name: str | None = None,
     ):
-        self.points = np.asarray(points)
-        self.images = np.asarray(images)
-        self.vertices = vertices
+        self.points = _as_matrix(points, "points", 2)
+        self.images = _as_matrix(images, "images", 2)
+        if len(self.points) != len(self.images):
+            raise ValueError(
+                f"images must have one row per point ({len(self.points)}), got {len(self.images)}."
+            )
+        self.vertices = None if vertices is None else _as_matrix(vertices, "vertices", 3)
         self.name = name
 
     @classmethod
@@ -518,11 +587,14 @@ class ProjectionDisplay(_Display):
         -------
         ProjectionDisplay
         """
+        if not callable(function):
+            raise TypeError(f"function must be callable, got {function!r}.")
         angle, distance = np.meshgrid(np.linspace(0, 2 * np.pi, 60, endpoint=False), [1.6, 2.2])
         points = np.stack([distance * np.cos(angle), distance * np.sin(angle)], axis=-1)
         points = points.reshape(-1, 2)
         # In the plane of the simplex, then up so far that the sum reaches its bound in every set.
-        images = np.asarray(function(points @ np.linalg.pinv(cls.CORNERS) + 2.0))
+        result = function(points @ np.linalg.pinv(cls.CORNERS) + 2.0)
+        images = as_floating(result, "what function returns")
         if images.shape != (len(points), 3):
             raise ValueError(
                 f"function must return rows of three numbers, {(len(points), 3)} in all, "

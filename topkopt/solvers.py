@@ -7,6 +7,7 @@ are compiled, see ``_sdca``.
 from __future__ import annotations
 
 import logging
+import operator
 import sys
 import time
 import warnings
@@ -22,7 +23,7 @@ from topkopt import losses
 from topkopt._ascent import Ascent, check_method, make_ascent
 from topkopt._data import Data, KernelData, as_data
 from topkopt._sdca import Examples
-from topkopt._validation import as_floating, as_labels, check_k, check_scalar
+from topkopt._validation import as_labels, as_weight, check_flag, check_k, check_scalar
 
 __all__ = ["ConvergenceWarning", "Solution", "State", "solve"]
 
@@ -237,12 +238,18 @@ def solve(
     tol = check_scalar(tol, "tol", remedy="0 trains for max_epochs.")
     max_epochs = check_k(max_epochs, np.iinfo(np.intp).max, "any number", name="max_epochs")
     check_every = check_k(check_every, np.iinfo(np.intp).max, "any number", name="check_every")
+    verbose = _check_verbose(verbose)
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be a function of a State, or None, got {callback!r}.")
+    check_flag(kernel, "kernel", "Pass a Gram matrix as X, or use TopKClassifier(kernel=...).")
     data = as_data(X, kernel)
     if data.n_rows == 0:
         raise ValueError("X must have at least one row, got none.")
     index, start, m = as_labels(y, data.n_rows, multilabel=loss.multilabel)
+    if m < 2:
+        raise ValueError(f"y must hold at least 2 classes, got {m}; add examples of others.")
     loss.check_classes(m)
-    problem = _Problem(data, loss, index, start, m, C, _check_cost(sample_weight, C, data.n_rows))
+    problem = _Problem(data, loss, index, start, m, C, C * as_weight(sample_weight, data.n_rows))
     budget = _Budget(tol, max_epochs, check_every)
     progress = _Progress(tol, verbose, callback)
     if loss.convex:
@@ -279,27 +286,23 @@ class _Budget:
     check_every: int
 
 
-def _check_cost(sample_weight: ArrayLike | None, C: float, n: int) -> NDArray:
-    if sample_weight is None:
-        return np.full(n, C)
-    weight = as_floating(sample_weight, "sample_weight").astype(np.float64)
-    if weight.shape != (n,):
-        raise ValueError(
-            f"sample_weight must have one entry per example ({n}), got shape {weight.shape}."
-        )
-    bad = weight[~(np.isfinite(weight) & (weight >= 0))]
-    if bad.size or not weight.any():
-        raise ValueError(
-            "sample_weight must be finite, non-negative and not all zero, got "
-            f"{bad[0] if bad.size else 'only zeros'}; 0 leaves an example out."
-        )
-    return C * weight
+def _check_verbose(verbose: int) -> int:
+    try:
+        return operator.index(verbose)
+    except TypeError:
+        raise TypeError(f"verbose must be an integer, got {verbose!r}.") from None
 
 
 def _as_generator(random_state: Any) -> Any:
     if hasattr(random_state, "permutation"):
         return random_state
-    return np.random.default_rng(random_state)
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError):
+        raise ValueError(
+            "random_state must be None, a non-negative integer, a Generator or a RandomState, got "
+            f"{random_state!r}."
+        ) from None
 
 
 def _labels_of(problem: _Problem) -> NDArray:
