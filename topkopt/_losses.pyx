@@ -11,15 +11,15 @@ a = -C v, which maximises -C L*(-a/C) - <q,a> - kappa/2 <a,a>. The forms of v ar
 import numpy as np
 
 from libc.float cimport DBL_EPSILON, DBL_MIN
-from libc.math cimport INFINITY, NAN, exp, fabs, fmax, log, log1p
+from libc.math cimport INFINITY, NAN, exp, fabs, fmax, fmin, log, log1p
 from libc.string cimport memcpy
 
 from topkopt._bipartite cimport BIPARTITE_WORK, project_bipartite_row
 from topkopt._entropy cimport (ENTROPY_WORK, TOPK_ENTROPY_WORK, prox_entropy_row,
                                prox_topk_entropy_row, x_log_x_sum)
 from topkopt._lambert cimport exp_row, lambertw_exp_scalar
-from topkopt._select cimport (heap_pop, heapify, rank_of, row_dot, row_max, row_max_abs,
-                              row_sum, scratch)
+from topkopt._select cimport (gather_above, heap_pop, heapify, rank_of, row_dot, row_max,
+                              row_max_abs, row_sum, scratch)
 from topkopt._topk cimport (TOPK_ALPHA, TOPK_BETA, TOPK_LABEL, TOPK_WORK, TopKKind,
                             project_topk_row)
 from topkopt._weighted cimport WEIGHTED_WORK, project_weighted_row
@@ -110,6 +110,16 @@ cdef void take_largest(const double* h, Py_ssize_t n, Py_ssize_t k, double* top,
                 top[i] = top[i - 1]
                 i -= 1
             top[i] = v
+
+
+cdef void separate_largest(const double* h, Py_ssize_t n, Py_ssize_t k, double* start,
+                           double* top) noexcept nogil:
+    # OUT top[:k]: the k largest entries of h, in any order. TEMP top: 2 n
+    # INOUT start: a number that may lie below just these, NaN for none
+    if gather_above(h, n, start[0], 0.0, top) == k:
+        return
+    take_largest(h, n, min(k + 1, n), top, top + n)
+    start[0] = 0.5 * top[k - 1] + 0.5 * top[k] if k < n else -INFINITY
 
 
 cdef void weigh_largest(const double* h, double* p, Py_ssize_t n, const double* w, Py_ssize_t n_w,
@@ -413,16 +423,18 @@ cdef class TopKHinge(MaxMargin):
                           double* work) noexcept nogil:
         cdef Py_ssize_t j, n = m - 1, k = self.k
         cdef double* top = work + n
-        cdef double total = 0.0
+        cdef double total = 0.0, smallest = INFINITY
         if self.smoothing > 0.0:
             return MaxMargin.row_value(self, s, y, m, start, work)
         take_others(s, y.index[0], m, 1.0, work)
         if k == 1:
             return fmax(0.0, row_max(<const double*>work, n))
-        take_largest(work, n, k, top, top + n)
+        separate_largest(work, n, k, start, top)
         for j in range(k):
-            if self.code == TOPK_ALPHA or top[j] > 0.0 or (self.code == TOPK_LABEL and j < k - 1):
-                total += top[j]
+            total += fmax(0.0, top[j]) if self.code == TOPK_BETA else top[j]
+            smallest = fmin(smallest, top[j])
+        if self.code == TOPK_LABEL:  # the slot of the label takes the last place if it can
+            total -= fmin(0.0, smallest)
         return fmax(0.0, total) / k
 
     cdef void vertex(self, const double* h, double* p, Py_ssize_t n, double* work) noexcept nogil:

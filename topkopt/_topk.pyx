@@ -25,15 +25,11 @@ cdef extern from "_rows.h" nogil:
                     double* sum_upper, Py_ssize_t* n_middle, double* sum_middle)
 
 
-cdef inline double largest_rest(const double* kept, Py_ssize_t m, Py_ssize_t k, double cap,
-                                Threshold t) noexcept nogil:
-    # The sum of the k largest b - x for x = clip(b - t, 0, cap) of sum k cap
-    cdef double above = 0.0
-    cdef Py_ssize_t j
-    for j in range(m):
-        if kept[j] - t.offset >= cap:
-            above += kept[j] - t.offset - cap
-    return above + k * (t.shift + t.offset)
+cdef double shifted_sum(const double* entries, Py_ssize_t m, double offset) noexcept nogil:
+    cdef Threshold t
+    t.shift = 0.0
+    t.offset = offset
+    return clipped_sum(entries, m, t, INFINITY)
 
 
 cdef inline double cap_on_piece(double sum_upper, Py_ssize_t n_upper, double sum_middle,
@@ -117,6 +113,12 @@ cdef bint jump_along_path(const double* entries, Py_ssize_t m, Py_ssize_t k, dou
             t.offset = offset
             cap[0] = u
             return True
+        if n_upper == k and n_middle == 0:
+            # k entries share the cap wherever t is between them and the others: it may stay, as
+            # long as the cap does not grow.
+            cap[0] = max(0.0, (sum_upper + k * t.shift) / (bias * k * k + k))
+            t.offset = offset
+            return cap[0] <= u
         if n_upper >= k or n_middle == 0:
             return False
         u = cap_on_piece(sum_upper, n_upper, sum_middle, n_middle, k, bias, t.shift)
@@ -126,13 +128,6 @@ cdef bint jump_along_path(const double* entries, Py_ssize_t m, Py_ssize_t k, dou
         last_upper = n_upper
         last_middle = n_middle
     return False
-
-
-cdef double shifted_sum(const double* entries, Py_ssize_t m, double offset) noexcept nogil:
-    cdef Threshold t
-    t.shift = 0.0
-    t.offset = offset
-    return clipped_sum(entries, m, t, INFINITY)
 
 
 cdef Threshold free_cone(double* entries, Py_ssize_t m, Py_ssize_t k, double bias,
@@ -165,8 +160,8 @@ cdef void project_alpha_row(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, 
         cap = shifted_sum(work, m, t.offset) / k
     else:
         t = capped_threshold(b, n, cap, radius, start, work, &m)
-        rest = largest_rest(work, m, k, cap, t)
-        # While it is larger than the bias, growing s would still lower the objective.
+        # The sum of the k largest b - x: as long as it outweighs the bias, s should grow.
+        rest = shifted_sum(work, m, t.offset + cap) + k * (t.shift + t.offset)
         binds = rest >= bias * k * radius
         if rest + radius <= 0.0:  # then so is the sum of the k largest entries
             cap = 0.0
