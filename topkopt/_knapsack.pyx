@@ -21,8 +21,8 @@ cdef enum:
 
 
 cdef extern from "_rows.h" nogil:
-    double clipped_shared(const double* b, const double* lo, const double* hi, Py_ssize_t n,
-                          double t, Py_ssize_t* n_free, Py_ssize_t* n_upper)
+    double clipped_shared(const double* b, double cap, Py_ssize_t n, double t,
+                          Py_ssize_t* n_free, Py_ssize_t* n_upper)
     double clipped_each(const double* b, const double* lo, const double* hi, Py_ssize_t n,
                         double t, Py_ssize_t* n_free, Py_ssize_t* n_upper)
     Py_ssize_t settle_shared(const double* b, Py_ssize_t n, double lo, double hi, double left,
@@ -94,7 +94,8 @@ cdef Py_ssize_t settle(const double* entries, double* b, double* lo, double* hi,
 cdef inline double fix_variables(const double* entries, double* b, double* lo, double* hi,
                                  Py_ssize_t step, Py_ssize_t n, double total, double slope,
                                  double guess, Py_ssize_t enough) noexcept nogil:
-    # IN entries. TEMP b (may be entries), lo, hi. step = 0: one pair of bounds for all entries.
+    # IN entries. TEMP b (may be entries), lo, hi. step = 0: the bounds of all entries are 0 and
+    # hi[0].
     # guess: where to start, NaN for the root of the piece on which every entry is free.
     # enough: a lower bound of the root will do once so few entries lie above it; -1 for the root.
     # Every comparison is of t with a breakpoint b - lo or b - hi, rounded the same way each time,
@@ -117,7 +118,7 @@ cdef inline double fix_variables(const double* entries, double* b, double* lo, d
         n_free = settled.n_free
         n_upper = settled.n_upper
         if step == 0:
-            excess = clipped_shared(entries, lo, hi, n, t, &n_free, &n_upper)
+            excess = clipped_shared(entries, hi[0], n, t, &n_free, &n_upper)
         else:
             excess = clipped_each(entries, lo, hi, n, t, &n_free, &n_upper)
         excess += settled.total + (settled.sum_free - settled.n_free * t) - slope * t

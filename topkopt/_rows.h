@@ -13,6 +13,7 @@
 
 #define ROWS_LANES 32 /* maxima kept at once, in registers where there are enough */
 #define ROWS_SKIP 16 /* entries that gather looks at together: most hold none to keep */
+#define ROWS_LIST 64 /* shorter rows are added faster than their non-zero entries are listed */
 #define ROWS_PEAKS 8 /* maxima of a block of a row */
 #define ROWS_HIGH 64 /* peaks that are looked at together */
 
@@ -66,16 +67,23 @@ TK_INLINE ptrdiff_t peak_depth(ptrdiff_t n)
     {                                                                                            \
         ptrdiff_t m = 0, j = 0;                                                                  \
         for (; j + ROWS_SKIP <= n; j += ROWS_SKIP) {                                             \
-            int64_t any = 0;                                                                     \
-            _Pragma("omp simd reduction(| : any)")                                               \
+            int64_t above = 0;                                                                   \
+            _Pragma("omp simd reduction(+ : above)")                                             \
             for (ptrdiff_t i = 0; i < ROWS_SKIP; i++)                                            \
-                any |= b[j + i] > cut;                                                           \
-            if (any)                                                                             \
-                for (ptrdiff_t i = 0; i < ROWS_SKIP; i++) {                                      \
-                    REAL v = b[j + i];                                                           \
-                    kept[m] = v - shift;                                                         \
-                    m += v > cut;                                                                \
-                }                                                                                \
+                above += b[j + i] > cut;                                                         \
+            if (above == 0)                                                                      \
+                continue;                                                                        \
+            if (above == ROWS_SKIP) {                                                            \
+                for (ptrdiff_t i = 0; i < ROWS_SKIP; i++)                                        \
+                    kept[m + i] = b[j + i] - shift;                                              \
+                m += ROWS_SKIP;                                                                  \
+                continue;                                                                        \
+            }                                                                                    \
+            for (ptrdiff_t i = 0; i < ROWS_SKIP; i++) {                                          \
+                REAL v = b[j + i];                                                               \
+                kept[m] = v - shift;                                                             \
+                m += v > cut;                                                                    \
+            }                                                                                    \
         }                                                                                        \
         for (; j < n; j++) {                                                                     \
             REAL v = b[j];                                                                       \
@@ -174,16 +182,23 @@ TK_INLINE ptrdiff_t peak_depth(ptrdiff_t n)
     }                                                                                            \
                                                                                                  \
     /* INOUT a: becomes -factor v. OUT d: the change, index: where it is not zero (n + 1        \
-       entries); returns how often */                                                            \
+       entries); returns how often. Short rows are not listed: they return 0 or n. */            \
     TK_INLINE ptrdiff_t replace_##NAME##_body(const double *v, double factor, ptrdiff_t n,       \
                                               REAL *a, REAL *d, int32_t *index)                  \
     {                                                                                            \
         ptrdiff_t nonzero = 0;                                                                   \
+        int64_t changed = 0;                                                                     \
         _Pragma("omp simd")                                                                      \
         for (ptrdiff_t j = 0; j < n; j++) {                                                      \
             const REAL next = (REAL)(-factor * v[j]);                                            \
             d[j] = next - a[j];                                                                  \
             a[j] = next;                                                                         \
+        }                                                                                        \
+        if (n < ROWS_LIST) {                                                                     \
+            _Pragma("omp simd reduction(| : changed)")                                           \
+            for (ptrdiff_t j = 0; j < n; j++)                                                    \
+                changed |= d[j] != 0;                                                            \
+            return changed ? n : 0;                                                              \
         }                                                                                        \
         for (ptrdiff_t j = 0; j < n; j++) {                                                      \
             index[nonzero] = (int32_t)j;                                                         \
@@ -290,18 +305,18 @@ TK_DISPATCH(double, max_abs, (const double *b, ptrdiff_t n), (b, n))
 
 /* What a knapsack needs to know of its entries at a threshold t: the sum of clip(b - t, lo, hi),
  * and how many entries are strictly between their bounds or at the upper one. Comparisons are of
- * t with the breakpoints b - lo and b - hi. step = 0: one pair of bounds for all entries. */
-TK_INLINE double clipped(const double *b, const double *lo, const double *hi, ptrdiff_t step,
-                             ptrdiff_t n, double t, ptrdiff_t *n_free, ptrdiff_t *n_upper)
+ * t with the breakpoints b - lo and b - hi. */
+TK_INLINE double clipped_each_body(const double *b, const double *lo, const double *hi, ptrdiff_t n,
+                                   double t, ptrdiff_t *n_free, ptrdiff_t *n_upper)
 {
     double sum = 0.0;
     int64_t lower = 0, upper = 0;
 #pragma omp simd reduction(+ : sum, lower, upper)
     for (ptrdiff_t j = 0; j < n; j++) {
-        int at_lower = b[j] - lo[j * step] <= t;
-        int at_upper = b[j] - hi[j * step] >= t;
-        double v = at_lower ? lo[j * step] : b[j] - t;
-        sum += at_upper ? hi[j * step] : v;
+        int at_lower = b[j] - lo[j] <= t;
+        int at_upper = b[j] - hi[j] >= t;
+        double v = at_lower ? lo[j] : b[j] - t;
+        sum += at_upper ? hi[j] : v;
         lower += at_lower;
         upper += at_upper & !at_lower;
     }
@@ -310,23 +325,29 @@ TK_INLINE double clipped(const double *b, const double *lo, const double *hi, pt
     return sum;
 }
 
-TK_INLINE double clipped_shared_body(const double *b, const double *lo, const double *hi, ptrdiff_t n,
-                                     double t, ptrdiff_t *n_free, ptrdiff_t *n_upper)
+/* The same with 0 and cap as the bounds of all entries. */
+TK_INLINE double clipped_shared_body(const double *b, double cap, ptrdiff_t n, double t,
+                                     ptrdiff_t *n_free, ptrdiff_t *n_upper)
 {
-    const double lower = *lo, upper = *hi;
-    return clipped(b, &lower, &upper, 0, n, t, n_free, n_upper);
-}
-
-TK_INLINE double clipped_each_body(const double *b, const double *lo, const double *hi, ptrdiff_t n,
-                                   double t, ptrdiff_t *n_free, ptrdiff_t *n_upper)
-{
-    return clipped(b, lo, hi, 1, n, t, n_free, n_upper);
+    double sum = 0.0;
+    int64_t above = 0, upper = 0;
+#pragma omp simd reduction(+ : sum, above, upper)
+    for (ptrdiff_t j = 0; j < n; j++) {
+        double v = b[j] - t;
+        v = v > 0.0 ? v : 0.0;
+        sum += v < cap ? v : cap;
+        above += b[j] > t;
+        upper += (b[j] > t) & (b[j] - cap >= t);
+    }
+    *n_free += above - upper;
+    *n_upper += upper;
+    return sum;
 }
 
 TK_DISPATCH(double, clipped_shared,
-            (const double *b, const double *lo, const double *hi, ptrdiff_t n, double t,
-             ptrdiff_t *n_free, ptrdiff_t *n_upper),
-            (b, lo, hi, n, t, n_free, n_upper))
+            (const double *b, double cap, ptrdiff_t n, double t, ptrdiff_t *n_free,
+             ptrdiff_t *n_upper),
+            (b, cap, n, t, n_free, n_upper))
 TK_DISPATCH(double, clipped_each,
             (const double *b, const double *lo, const double *hi, ptrdiff_t n, double t,
              ptrdiff_t *n_free, ptrdiff_t *n_upper),

@@ -67,7 +67,7 @@ cdef class Examples:
         return y
 
     cdef void announce(self, Py_ssize_t i) noexcept nogil:
-        prefetch(&self.label_index[self.label_start[i]], 1)
+        prefetch(&self.label_start[i], 1)
         prefetch(&self.square_norm[i], 1)
         prefetch(&self.cost[i], 1)
         prefetch(&self.start[i], 1)

@@ -101,24 +101,39 @@ cdef Threshold follow_shortened(double* entries, Py_ssize_t m, Py_ssize_t k, dou
             return t
 
 
+cdef double smallest_from(const double* entries, Py_ssize_t m, double bound) noexcept nogil:
+    cdef double smallest = INFINITY
+    cdef Py_ssize_t j
+    for j in range(m):
+        smallest = min(smallest, entries[j] if entries[j] >= bound else INFINITY)
+    return smallest
+
+
 cdef bint jump_along_path(const double* entries, Py_ssize_t m, Py_ssize_t k, double bias,
                           Threshold* t, double* cap) noexcept nogil:
     # Solves on the piece that t and cap are on, moves there, and looks whether it is still the
     # same piece. Returns whether that came to rest. INOUT t, cap: with the shift of the entries
     cdef Py_ssize_t step, n_upper, n_middle, last_upper = -1, last_middle = -1
-    cdef double sum_upper, sum_middle, offset = t.offset, u = cap[0]
+    cdef double sum_upper, sum_middle, most = 0.0, offset = t.offset, u = cap[0]
     for step in range(JUMPS):
         split_sums(entries, m, offset, offset + u, &n_upper, &sum_upper, &n_middle, &sum_middle)
         if n_upper == last_upper and n_middle == last_middle:
             t.offset = offset
             cap[0] = u
             return True
+        if n_middle == 0 and n_upper <= k:
+            most = sum_upper + (k - n_upper) * offset + k * t.shift
+            if most <= 0.0:  # the k largest entries have no positive sum
+                cap[0] = 0.0
+                return True
         if n_upper == k and n_middle == 0:
-            # k entries share the cap wherever t is between them and the others: it may stay, as
-            # long as the cap does not grow.
-            cap[0] = max(0.0, (sum_upper + k * t.shift) / (bias * k * k + k))
-            t.offset = offset
-            return cap[0] <= u
+            # They share the cap, wherever t is between them and the others.
+            if most / (bias * k * k + k) > u:
+                offset = smallest_from(entries, m, offset + u) - most / (bias * k * k + k)
+            u = most / (bias * k * k + k)
+            last_upper = k
+            last_middle = 0
+            continue
         if n_upper >= k or n_middle == 0:
             return False
         u = cap_on_piece(sum_upper, n_upper, sum_middle, n_middle, k, bias, t.shift)
