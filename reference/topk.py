@@ -148,6 +148,12 @@ def _follow_path(b, k, radius, bias):
         else:
             sum_m += d[last]
             last += 1
+    # The partition is found.  Long pools were summed far from t, so solve once more close to it.
+    near = mean - zeta * (inside / (k * size))
+    d = d - near
+    mean = d[first:last].mean()
+    gain = anchor + near + (d[:first].sum() + inside * mean) / k
+    zeta = min(max(gain / slope, 0.0), radius)
     x = np.zeros_like(d)
     x[:first] = zeta / k
     t = mean - zeta * (inside / (k * size))

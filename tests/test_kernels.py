@@ -8,6 +8,7 @@ import pytest
 from .cases import (
     BY_NAME,
     FAMILIES,
+    BY_NAME,
     OPERATORS,
     assert_certified,
     assert_close,
@@ -90,6 +91,8 @@ LONG = {
     "ties": lambda rng, p: rng.integers(-3, 4, p) / 4.0,
     "comb": lambda rng, p: np.where(np.arange(p) % 32 == 5, 9 * rng.random(p), -np.inf),
     "edge": _edge,
+    "heavy": lambda rng, p: rng.standard_cauchy(p),
+    "powers": lambda rng, p: 2.0 ** -np.linspace(0, 900, p),
 }
 
 LONG_GRIDS = {
@@ -140,6 +143,17 @@ LONG_GRIDS = {
 def test_long(op, family, p):
     row = LONG[family](np.random.default_rng(p), p)
     check_against_reference(op, row[None], LONG_GRIDS[op.name](p))
+
+
+@pytest.mark.parametrize("p", [128, 129, 300, 5000])
+def test_long_plateaus(p):
+    # Where k entries reach the cap, the sum is the same for many thresholds: those below another
+    # entry must not be taken. It happens in few rows, so there are many.
+    rows = np.random.default_rng(p).standard_cauchy((2_000_000 // p, p))
+    for k in (4, 7, 10):
+        x = BY_NAME["project_capped_simplex"](rows, lower=0.0, upper=10.0 / k, total=10.0)
+        error = np.abs(x.sum(axis=1) - 10.0)
+        assert (error <= 1e-14 * k * np.abs(rows).max(axis=1)).all()
 
 
 @operators

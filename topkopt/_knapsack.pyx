@@ -173,31 +173,43 @@ cdef double fix_capped(const double* b, Py_ssize_t n, double cap, double total, 
 
 
 cdef Py_ssize_t gather_candidates(const real* b, Py_ssize_t n, double cap, double total,
-                                  double* kept, double* shift) noexcept nogil:
-    # OUT kept: a short superset of the entries above the root, minus shift, the largest of all.
-    # TEMP kept[n:2 n]. The root of any subset is a lower bound; that of the maxima of parts is
+                                  double* kept, Threshold* lower) noexcept nogil:
+    # OUT kept: a short superset of the entries above the root, minus the largest of all, which is
+    # the shift of lower, a bound on the root and below the kept entries. TEMP kept[n:2 n]. The root of any subset is a lower bound; that of the maxima of parts is
     # nearly tight.
     cdef Py_ssize_t m, n_peaks, parts = PARTS
-    cdef double offset, cut = -INFINITY
     cdef double* peaks = kept + n
+    lower.offset = -INFINITY
     if total > cap:     # twice as many as must be positive, and a multiple of PARTS
         parts += <Py_ssize_t>(2 * min(total / cap, <double>n)) // PARTS * PARTS
     if 4 * parts > n:
-        shift[0] = row_max(b, n)
-        return gather_above(b, n, -INFINITY, shift[0], kept)
+        lower.shift = row_max(b, n)
+        return gather_above(b, n, -INFINITY, lower.shift, kept)
     n_peaks = row_peaks(b, n, peaks)
     if 4 * parts > n_peaks:
-        shift[0] = row_max(<const double*>peaks, n_peaks)
-        m = gather_above(<const double*>peaks, n_peaks, -INFINITY, shift[0], kept)
+        lower.shift = row_max(<const double*>peaks, n_peaks)
+        m = gather_above(<const double*>peaks, n_peaks, -INFINITY, lower.shift, kept)
     else:
         strided_maxima(peaks, n_peaks, parts, kept)
-        shift[0] = row_max(<const double*>kept, parts)
-        m = gather_above(<const double*>kept, parts, -INFINITY, shift[0], kept)
+        lower.shift = row_max(<const double*>kept, parts)
+        m = gather_above(<const double*>kept, parts, -INFINITY, lower.shift, kept)
     if m * cap > total:
-        offset = fix_capped(kept, m, cap, total, 0.0, NAN, kept, m // 2)
-        offset -= 2 * DBL_EPSILON * (fabs(shift[0]) + fabs(offset))  # to lose no entry
-        cut = shift[0] + offset
-    return gather_below_peaks(b, n, peaks, cut, shift[0], kept)
+        lower.offset = fix_capped(kept, m, cap, total, 0.0, NAN, kept, m // 2)
+        # to lose no entry
+        lower.offset -= 2 * DBL_EPSILON * (fabs(lower.shift) + fabs(lower.offset))
+    return gather_below_peaks(b, n, peaks, lower.shift + lower.offset, lower.shift, kept)
+
+
+cdef Threshold threshold_anywhere(const real* b, Py_ssize_t n, double cap, double total,
+                                  double* work, Py_ssize_t* n_kept) noexcept nogil:
+    # OUT work, n_kept: as in capped_threshold
+    cdef Threshold t
+    cdef double offset
+    n_kept[0] = gather_candidates(b, n, cap, total, work, &t)
+    offset = fix_capped(work, n_kept[0], cap, total, 0.0, NAN, work + n)
+    # Where the kept entries all reach the cap any smaller root would do for them.
+    t.offset = max(offset, t.offset)
+    return t
 
 
 cdef bint threshold_near(const real* b, Py_ssize_t n, double cap, double total, double guess,
@@ -218,14 +230,13 @@ cdef Threshold capped_threshold(const real* b, Py_ssize_t n, double cap, double 
                                 double* start, double* work, Py_ssize_t* n_kept) noexcept nogil:
     cdef Threshold t, near
     if start == NULL or not threshold_near(b, n, cap, total, start[0], work, n_kept, &t):
-        n_kept[0] = gather_candidates(b, n, cap, total, work, &t.shift)
-        t.offset = fix_capped(work, n_kept[0], cap, total, 0.0, NAN, work + n)
+        t = threshold_anywhere(b, n, cap, total, work, n_kept)
         if -t.offset > FAR * total:
             # Entries far below the largest lost digits when that was subtracted.
             if threshold_near(b, n, cap, total, t.shift + t.offset, work, n_kept, &near):
                 t = near
             else:
-                n_kept[0] = gather_candidates(b, n, cap, total, work, &t.shift)
+                t = threshold_anywhere(b, n, cap, total, work, n_kept)
     if start != NULL:
         start[0] = t.shift + t.offset
     return t

@@ -407,7 +407,8 @@ TK_DISPATCH(ptrdiff_t, settle_shared,
              double *kept),
             (b, n, lo, hi, left, right, n_lower, n_free, n_upper, sum_free, kept))
 
-/* OUT the number and the sum of the entries from high on, and of those between low and high */
+/* OUT the number of the entries from high on, and of those between low and high, and their sums
+ * minus low: what is left loses no digits */
 TK_INLINE void split_sums_body(const double *b, ptrdiff_t n, double low, double high,
                                ptrdiff_t *n_upper, double *sum_upper, ptrdiff_t *n_middle,
                                double *sum_middle)
@@ -417,8 +418,8 @@ TK_INLINE void split_sums_body(const double *b, ptrdiff_t n, double low, double 
 #pragma omp simd reduction(+ : top, middle, n_top, n_between)
     for (ptrdiff_t j = 0; j < n; j++) {
         int is_top = b[j] >= high, is_between = (b[j] > low) & (b[j] < high);
-        top += is_top ? b[j] : 0.0;
-        middle += is_between ? b[j] : 0.0;
+        top += is_top ? b[j] - low : 0.0;
+        middle += is_between ? b[j] - low : 0.0;
         n_top += is_top;
         n_between += is_between;
     }

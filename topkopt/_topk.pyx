@@ -114,30 +114,28 @@ cdef bint jump_along_path(const double* entries, Py_ssize_t m, Py_ssize_t k, dou
     # Solves on the piece that t and cap are on, moves there, and looks whether it is still the
     # same piece. Returns whether that came to rest. INOUT t, cap: with the shift of the entries
     cdef Py_ssize_t step, n_upper, n_middle, last_upper = -1, last_middle = -1
-    cdef double sum_upper, sum_middle, most = 0.0, offset = t.offset, u = cap[0]
+    cdef double sum_upper, sum_middle, most, next_u, offset = t.offset, u = cap[0]
     for step in range(JUMPS):
         split_sums(entries, m, offset, offset + u, &n_upper, &sum_upper, &n_middle, &sum_middle)
         if n_upper == last_upper and n_middle == last_middle:
             t.offset = offset
             cap[0] = u
             return True
-        if n_middle == 0 and n_upper <= k:
-            most = sum_upper + (k - n_upper) * offset + k * t.shift
-            if most <= 0.0:  # the k largest entries have no positive sum
-                cap[0] = 0.0
-                return True
-        if n_upper == k and n_middle == 0:
+        most = sum_upper + k * (t.shift + offset)
+        if n_middle == 0 and n_upper <= k and most <= 0.0:
+            cap[0] = 0.0    # the k largest entries have no positive sum
+            return True
+        if n_middle == 0 and n_upper == k:
             # They share the cap, wherever t is between them and the others.
-            if most / (bias * k * k + k) > u:
-                offset = smallest_from(entries, m, offset + u) - most / (bias * k * k + k)
-            u = most / (bias * k * k + k)
-            last_upper = k
-            last_middle = 0
-            continue
-        if n_upper >= k or n_middle == 0:
+            next_u = most / (bias * k * k + k)
+            if next_u > u:
+                offset = smallest_from(entries, m, offset + u) - next_u
+            u = next_u
+        elif n_middle == 0 or n_upper >= k:
             return False
-        u = cap_on_piece(sum_upper, n_upper, sum_middle, n_middle, k, bias, t.shift)
-        offset = (sum_middle - (k - n_upper) * u) / n_middle
+        else:
+            u = cap_on_piece(sum_upper, n_upper, sum_middle, n_middle, k, bias, t.shift + offset)
+            offset += (sum_middle - (k - n_upper) * u) / n_middle
         if not u > 0.0:
             return False
         last_upper = n_upper
@@ -169,9 +167,9 @@ cdef void project_alpha_row(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, 
         fill_row(x, n, 0.0)
         return
     if cap > largest:  # entries that reach their cap leave the sum below this radius
-        t.shift = largest
-        m = gather_above(b, n, -INFINITY, largest, work)
-        t.offset = biased_offset(work, m, largest, bias, work + n)
+        t.shift = largest if bias > 0.0 else 0.0  # t is 0 in most rows without a bias
+        m = gather_above(b, n, -INFINITY, t.shift, work)
+        t.offset = biased_offset(work, m, t.shift, bias, work + n)
         cap = shifted_sum(work, m, t.offset) / k
     else:
         t = capped_threshold(b, n, cap, radius, start, work, &m)
