@@ -21,7 +21,7 @@ from libc.math cimport INFINITY, NAN, ceil, exp, fabs, fmax, fmin, isnan, log, l
 
 from topkopt._lambert cimport lambertw_exp_derivative, lambertw_exp_scalar
 from topkopt._real cimport real
-from topkopt._select cimport scratch
+from topkopt._select cimport row_max, scratch
 
 
 cdef extern from "_entropy.h" nogil:
@@ -101,9 +101,7 @@ cdef void swap(double* a, double* b) noexcept nogil:
 cdef Py_ssize_t shift_by_max(const real* b, Py_ssize_t n, double* c, double* top) noexcept nogil:
     """OUT c = b - max(b), top = max(b); returns the number of finite entries."""
     cdef Py_ssize_t j, finite = 0
-    cdef double largest = -INFINITY
-    for j in range(n):
-        largest = fmax(largest, b[j])
+    cdef double largest = row_max(b, n)
     for j in range(n):
         c[j] = b[j] - largest
         finite += b[j] > -INFINITY
@@ -118,7 +116,7 @@ cdef double fill_cap(const double* c, real* x, Py_ssize_t n, double upper) noexc
     for j in range(n):
         x[j] = <real> upper if c[j] > -INFINITY else <real> 0
         if c[j] > -INFINITY:
-            smallest = fmin(smallest, c[j])
+            smallest = min(smallest, c[j])
     return smallest
 
 
@@ -128,7 +126,7 @@ cdef double select_largest(double* a, Py_ssize_t n, Py_ssize_t rank) noexcept no
     cdef double pivot
     while first < last:
         middle = first + (last - first) // 2
-        pivot = fmax(fmin(a[first], a[last]), fmin(fmax(a[first], a[last]), a[middle]))
+        pivot = max(min(a[first], a[last]), min(max(a[first], a[last]), a[middle]))
         i = first
         j = last
         while i <= j:
@@ -294,7 +292,7 @@ cdef double prox_entropy_row(const real* b, real* x, Py_ssize_t n, double alpha,
             c[j] = b[j] - shift
         t = shift + search_capped(c, kept, w, n, target, cap, count, t - shift, exponential)
     for j in range(n):
-        x[j] = <real> fmin(w[j] / unit, upper)
+        x[j] = <real> min(w[j] / unit, upper)
     return t
 
 
@@ -580,9 +578,9 @@ cdef double prox_topk_entropy_row(const real* b, real* x, Py_ssize_t n, double a
         # No quadratic term, or one that is below rounding because s < k n e^-FAR/alpha.
         cap = find_softmax_cap(c, w, n, top, u, k, shift, &t, &unit)
     for j in range(n):
-        x[j] = <real> (fmin(w[j], cap) / unit)
+        x[j] = <real> (min(w[j], cap) / unit)
     for j in range(k):
-        x[<Py_ssize_t> place[j]] = <real> (fmin(u[j], cap) / unit)
+        x[<Py_ssize_t> place[j]] = <real> (min(u[j], cap) / unit)
     return shift + t
 
 

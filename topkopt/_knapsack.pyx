@@ -173,9 +173,10 @@ cdef double fix_capped(const double* b, Py_ssize_t n, double cap, double total, 
 
 
 cdef Py_ssize_t gather_candidates(const real* b, Py_ssize_t n, double cap, double total,
-                                  double* kept, Threshold* lower) noexcept nogil:
-    # OUT kept: a short superset of the entries above the root, minus the largest of all, which is
-    # the shift of lower, a bound on the root and below the kept entries. TEMP kept[n:2 n]. The root of any subset is a lower bound; that of the maxima of parts is
+                                  double slope, double* kept, Threshold* lower) noexcept nogil:
+    # OUT kept: a short superset of the entries above the root, minus the largest of all.
+    # OUT lower: a bound on the root and on the kept entries; its shift is the largest entry.
+    # TEMP kept[n:2 n]. The root of any subset is a lower bound, that of the maxima of parts is
     # nearly tight.
     cdef Py_ssize_t m, n_peaks, parts = PARTS
     cdef double* peaks = kept + n
@@ -193,20 +194,21 @@ cdef Py_ssize_t gather_candidates(const real* b, Py_ssize_t n, double cap, doubl
         strided_maxima(peaks, n_peaks, parts, kept)
         lower.shift = row_max(<const double*>kept, parts)
         m = gather_above(<const double*>kept, parts, -INFINITY, lower.shift, kept)
-    if m * cap > total:
-        lower.offset = fix_capped(kept, m, cap, total, 0.0, NAN, kept, m // 2)
+    if slope > 0.0 or m * cap > total:
+        lower.offset = fix_capped(kept, m, cap, total + slope * lower.shift, slope, NAN, kept,
+                                  m // 2)
         # to lose no entry
         lower.offset -= 2 * DBL_EPSILON * (fabs(lower.shift) + fabs(lower.offset))
     return gather_below_peaks(b, n, peaks, lower.shift + lower.offset, lower.shift, kept)
 
 
 cdef Threshold threshold_anywhere(const real* b, Py_ssize_t n, double cap, double total,
-                                  double* work, Py_ssize_t* n_kept) noexcept nogil:
-    # OUT work, n_kept: as in capped_threshold
+                                  double slope, double* work, Py_ssize_t* n_kept) noexcept nogil:
+    # Root of sum_j clip(b_j - t, 0, cap) = total + slope t. OUT work, n_kept: see capped_threshold
     cdef Threshold t
     cdef double offset
-    n_kept[0] = gather_candidates(b, n, cap, total, work, &t)
-    offset = fix_capped(work, n_kept[0], cap, total, 0.0, NAN, work + n)
+    n_kept[0] = gather_candidates(b, n, cap, total, slope, work, &t)
+    offset = fix_capped(work, n_kept[0], cap, total + slope * t.shift, slope, NAN, work + n)
     # Where the kept entries all reach the cap any smaller root would do for them.
     t.offset = max(offset, t.offset)
     return t
@@ -230,13 +232,13 @@ cdef Threshold capped_threshold(const real* b, Py_ssize_t n, double cap, double 
                                 double* start, double* work, Py_ssize_t* n_kept) noexcept nogil:
     cdef Threshold t, near
     if start == NULL or not threshold_near(b, n, cap, total, start[0], work, n_kept, &t):
-        t = threshold_anywhere(b, n, cap, total, work, n_kept)
+        t = threshold_anywhere(b, n, cap, total, 0.0, work, n_kept)
         if -t.offset > FAR * total:
             # Entries far below the largest lost digits when that was subtracted.
             if threshold_near(b, n, cap, total, t.shift + t.offset, work, n_kept, &near):
                 t = near
             else:
-                t = threshold_anywhere(b, n, cap, total, work, n_kept)
+                t = threshold_anywhere(b, n, cap, total, 0.0, work, n_kept)
     if start != NULL:
         start[0] = t.shift + t.offset
     return t
@@ -269,13 +271,10 @@ cdef Threshold knapsack_threshold(const real* b, Py_ssize_t n, double lo, double
         t.offset -= lo
         if equality or t.shift + t.offset >= bias * total:
             return t
-    elif bias > 0.0:
-        t.shift = row_max(b, n)
-        m = gather_above(b, n, -INFINITY, t.shift, work)
     if bias > 0.0:
-        # The sum stays below total and is t / bias, here written for the shifted entries.
-        t.offset = fix_capped(work, m, cap, (t.shift - lo) / bias - n * lo, 1.0 / bias, NAN,
-                              work) - lo
+        # The sum stays below total and is t / bias.
+        t = threshold_anywhere(b, n, cap, -lo / bias - n * lo, 1.0 / bias, work, &m)
+        t.offset -= lo
     else:
         t.shift = 0.0
         t.offset = 0.0
