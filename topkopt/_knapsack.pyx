@@ -23,6 +23,7 @@ cdef enum:
 cdef extern from "_rows.h" nogil:
     double clipped_shared(const double* b, double cap, Py_ssize_t n, double t,
                           Py_ssize_t* n_free, Py_ssize_t* n_upper)
+    double leave_plateau(const double* b, double cap, Py_ssize_t n, double t, double excess)
     double clipped_each(const double* b, const double* lo, const double* hi, Py_ssize_t n,
                         double t, Py_ssize_t* n_free, Py_ssize_t* n_upper)
     Py_ssize_t settle_shared(const double* b, Py_ssize_t n, double lo, double hi, double left,
@@ -138,6 +139,8 @@ cdef inline double fix_variables(const double* entries, double* b, double* lo, d
             n_settled = n_upper - settled.n_upper
 
         steps += 1
+        if rate == 0.0 and step == 0 and steps < NEWTON_STEPS:
+            root = leave_plateau(entries, hi[0], n, t, excess)
         use_root = left < root < right and (steps < NEWTON_STEPS or steps % 2)
         if not use_root or (n > SHORT and 8 * n_settled >= 7 * n):
             n = settle(entries, b, lo, hi, step, n, left, right, &settled)
@@ -146,7 +149,7 @@ cdef inline double fix_variables(const double* entries, double* b, double* lo, d
                 return (settled.total + settled.sum_free) / (settled.n_free + slope)
         if use_root:
             t = root
-            piece_free = n_free
+            piece_free = n_free if rate > 0.0 else -1
             piece_upper = n_upper
             continue
         piece_free = -1

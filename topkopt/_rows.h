@@ -353,6 +353,26 @@ TK_DISPATCH(double, clipped_each,
              ptrdiff_t *n_free, ptrdiff_t *n_upper),
             (b, lo, hi, n, t, n_free, n_upper))
 
+/* From a t where no entry is between 0 and cap and the sum misses its total by excess: the root if
+ * only the next entry moves. Infinite if there is none. */
+TK_INLINE double leave_plateau_body(const double *b, double cap, ptrdiff_t n, double t,
+                                    double excess)
+{
+    double below = -INFINITY, above = INFINITY;
+#pragma omp simd reduction(max : below) reduction(min : above)
+    for (ptrdiff_t j = 0; j < n; j++) {
+        const double enters = b[j] <= t ? b[j] : -INFINITY;
+        const double leaves = b[j] > t ? b[j] - cap : INFINITY;
+        below = enters > below ? enters : below;
+        above = leaves < above ? leaves : above;
+    }
+    return excess + (excess < 0.0 ? below : above);
+}
+
+TK_DISPATCH(double, leave_plateau,
+            (const double *b, double cap, ptrdiff_t n, double t, double excess),
+            (b, cap, n, t, excess))
+
 /* The root of a knapsack lies between left and right. OUT n_lower, n_free, n_upper: of how many
  * entries that tells all there is to know, sum_free: the sum of those between the bounds, kept (may
  * be b): the other entries; returns how many. */
