@@ -8,7 +8,6 @@ import pytest
 from .cases import (
     BY_NAME,
     FAMILIES,
-    BY_NAME,
     OPERATORS,
     assert_certified,
     assert_close,

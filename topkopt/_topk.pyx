@@ -113,9 +113,9 @@ cdef bint jump_along_path(const double* entries, Py_ssize_t m, Py_ssize_t k, dou
                           Threshold* t, double* cap) noexcept nogil:
     # Solves on the piece that t and cap are on, moves there, and looks whether it is still the
     # same piece. Returns whether that came to rest. INOUT t, cap: with the shift of the entries
-    cdef Py_ssize_t step, n_upper, n_middle, last_upper = -1, last_middle = -1
+    cdef Py_ssize_t _, n_upper, n_middle, last_upper = -1, last_middle = -1
     cdef double sum_upper, sum_middle, most, next_u, offset = t.offset, u = cap[0]
-    for step in range(JUMPS):
+    for _ in range(JUMPS):
         split_sums(entries, m, offset, offset + u, &n_upper, &sum_upper, &n_middle, &sum_middle)
         if n_upper == last_upper and n_middle == last_middle:
             t.offset = offset
