@@ -392,6 +392,12 @@ def test_weights_are_repetitions(loss):
     np.testing.assert_allclose(weighted.coef_, removed.coef_, atol=1e-6)
 
 
+def test_one_weight_for_all():
+    model = TopKClassifier("softmax", random_state=0)
+    many = clone(model).fit(X, Y, np.full(len(X), 2.0))
+    np.testing.assert_array_equal(model.fit(X, Y, 2.0).coef_, many.coef_)
+
+
 @pytest.mark.parametrize("class_weight", ["balanced", {"a": 2.0, "b": 0.5, "c": 1.0}])
 def test_class_weight(class_weight):
     some = np.r_[0:50, 50:70, 100:110]

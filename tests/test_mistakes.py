@@ -252,12 +252,30 @@ def test_parameters_of_a_search(params, error, fragments):
         (LeaveOneGroupOut(), ValueError, "cv must be", "LeaveOneGroupOut", "groups"),
         ([], ValueError, "cv must give at least one fold, got none"),
         ([([0, 50, 100], [150])], ValueError, "cv must give indices of the", "got 150"),
+        ([([0, 50, 100], [])], ValueError, "cv must train and test each fold on some example"),
     ),
 )
 @pytest.mark.parametrize("fit", [fit_multilabel, fit_search])
 def test_folds(fit, cv, error, fragments):
     with raises(error, *fragments):
         fit(cv=cv)
+
+
+def test_folds_without_weight():
+    weight = np.arange(len(XM)) == 0
+    with raises(ValueError, "cv must train each fold on an example of positive weight"):
+        MultilabelClassifier(C=0.1, smoothing=1.0, cv=2).fit(XM, YM, weight)
+    with raises(ValueError, "cv must train each fold on an example of positive weight"):
+        TopKClassifierCV([0.1], cv=2).fit(X, Y, np.arange(len(X)) == 0)
+
+
+def test_folds_as_masks():
+    train = np.arange(len(X)) % 2 == 0
+    masks, indices = (
+        TopKClassifierCV([0.1], cv=[fold], random_state=0).fit(X, Y).cv_accuracy_
+        for fold in ((train, ~train), (np.flatnonzero(train), np.flatnonzero(~train)))
+    )
+    np.testing.assert_array_equal(masks, indices)
 
 
 @pytest.mark.parametrize(
@@ -321,7 +339,8 @@ def with_nan(values):
         ({"y": with_nan(Y)}, ValueError, "y contains NaN"),
         ({"y": ["a", "b", None] * 50}, ValueError, "y must hold classes, either numbers or str"),
         ({"sample_weight": np.ones(3)}, ValueError, "sample_weight must have one entry", "(3,)"),
-        ({"sample_weight": 2.0}, ValueError, "sample_weight must have one entry", "()"),
+        ({"sample_weight": np.ones((N, 1))}, ValueError, "sample_weight must have one entry"),
+        ({"sample_weight": -2.0}, ValueError, "sample_weight must be", "-2.0"),
         ({"sample_weight": -np.ones(N)}, ValueError, "sample_weight must be", "-1.0"),
         ({"sample_weight": np.zeros(N)}, ValueError, "sample_weight must be", "only zeros"),
         ({"sample_weight": np.full(N, NAN)}, ValueError, "sample_weight must be", "nan"),
@@ -426,6 +445,11 @@ SCORES, RANKS = X[:, :3], XM[:, :4]
         ({"labels": [0, "a", None]}, ValueError, "labels must hold classes that can be sorted"),
         ({"labels": RAGGED}, ValueError, "labels must be an array, got lists of unequal"),
         ({"labels": [1, 2, 3]}, ValueError, "y_true must hold classes named in labels, got 0;"),
+        (
+            {"y_true": np.array(["a"] * N, dtype=object), "labels": [1, 2, 3]},
+            ValueError,
+            "y_true must hold classes named in labels, got 'a' where",
+        ),
         ({"y_true": ["a", None] * 75}, ValueError, "y_true must hold classes that can be sorted"),
         ({"y_true": RAGGED}, ValueError, "y_true must be an array, got lists of unequal"),
         ({"y_score": RAGGED}, ValueError, "y_score must be an array, got lists of unequal"),
@@ -499,7 +523,8 @@ def test_axes(model, path):
 
 def test_convergence(model):
     history = model.history_
-    for runs in ([history], history, {"a": model.solution_}, {"a": {"epoch": [0]}}, "runs"):
+    arrays = np.zeros((2, 2))
+    for runs in ([history], history, {"a": model.solution_}, {"a": {"epoch": [0]}}, "runs", arrays):
         with raises(TypeError, "runs must be a dict of the histories", "from_solutions"):
             ConvergenceDisplay(runs)
     for solutions in ([model.solution_], model.solution_, {"a": model}, {"a": history}, None):

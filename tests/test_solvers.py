@@ -14,7 +14,7 @@ import scipy.optimize
 import scipy.sparse
 
 import topkopt
-from topkopt import ConvergenceWarning, losses, reference, solve
+from topkopt import ConvergenceWarning, _sdca, losses, reference, solve
 
 from .test_losses import CASES, CONVEX, over, raises
 
@@ -943,3 +943,24 @@ def with_nan(value=np.nan):
 def test_bad_input(arguments, options, error, fragments):
     with raises(error, *fragments):
         solve(*arguments, **options)
+
+
+@pytest.mark.parametrize("m", [10, 60, 300])
+@pytest.mark.parametrize("kind", ["alpha", "beta", "label"])
+def test_a_step_after_a_far_one(kind, m):
+    # Where the last threshold is far from the new one, the step is that of a cold start.
+    def last_step(*weights):
+        examples = _sdca.Examples(
+            losses.TopKHinge(3, kind), np.array([0]), np.array([0, 1]), np.ones(1), np.ones(1), m
+        )
+        for row in weights:
+            dual = np.zeros((1, m))
+            _sdca.dense_epoch(examples, np.ones((1, 1)), row[None].copy(), dual, np.array([0]), 1)
+        return dual
+
+    near = np.random.default_rng(m).standard_normal(m)
+    near[0] = -3.0
+    for own in (-1e12, 1e12):
+        far = near.copy()
+        far[0] = own
+        np.testing.assert_allclose(last_step(far, near), last_step(near), rtol=0, atol=1e-14)

@@ -26,9 +26,9 @@ cdef extern from "_rows.h" nogil:
     double leave_plateau(const double* b, double cap, Py_ssize_t n, double t, double excess)
     double clipped_each(const double* b, const double* lo, const double* hi, Py_ssize_t n,
                         double t, Py_ssize_t* n_free, Py_ssize_t* n_upper)
-    Py_ssize_t settle_shared(const double* b, Py_ssize_t n, double lo, double hi, double left,
-                             double right, Py_ssize_t* n_lower, Py_ssize_t* n_free,
-                             Py_ssize_t* n_upper, double* sum_free, double* kept)
+    Py_ssize_t settle_shared(const double* b, Py_ssize_t n, double cap, double left, double right,
+                             Py_ssize_t* n_free, Py_ssize_t* n_upper, double* sum_free,
+                             double* kept)
 
 
 # What is known of the entries that have left the list.
@@ -77,13 +77,11 @@ cdef Py_ssize_t settle_each(const double* entries, double* b, double* lo, double
 
 cdef Py_ssize_t settle(const double* entries, double* b, double* lo, double* hi, Py_ssize_t step,
                        Py_ssize_t n, double left, double right, Settled* settled) noexcept nogil:
-    cdef Py_ssize_t kept, n_lower, n_free, n_upper
+    cdef Py_ssize_t kept, n_free, n_upper
     cdef double sum_free
     if step:
         return settle_each(entries, b, lo, hi, n, left, right, settled)
-    kept = settle_shared(entries, n, lo[0], hi[0], left, right, &n_lower, &n_free, &n_upper,
-                         &sum_free, b)
-    settled.total += n_lower * lo[0]
+    kept = settle_shared(entries, n, hi[0], left, right, &n_free, &n_upper, &sum_free, b)
     if n_upper > 0:  # hi may be infinite
         settled.total += n_upper * hi[0]
     settled.sum_free += sum_free
@@ -228,7 +226,8 @@ cdef bint threshold_near(const real* b, Py_ssize_t n, double cap, double total, 
     if not n_kept[0] * cap > total:
         return False
     t.offset = fix_capped(work, n_kept[0], cap, total, 0.0, 0.0, work + n)
-    return t.offset >= -margin
+    # Relative to a guess far below the root, entries near the root would have lost digits.
+    return -margin <= t.offset <= FAR * total
 
 
 cdef Threshold capped_threshold(const real* b, Py_ssize_t n, double cap, double total,

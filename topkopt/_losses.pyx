@@ -30,6 +30,7 @@ _TOPK_KINDS = ("alpha", "beta", "label")
 
 cdef enum:
     FEW = 32             # up to this k the k largest are kept by insertion
+    SPARE = 2            # entries beyond the k largest, in case these have changed
     NEWTON_STEPS = 60    # six suffice; the bound only ends a search that rounding keeps alive
 
 cdef enum What:
@@ -112,14 +113,28 @@ cdef void take_largest(const double* h, Py_ssize_t n, Py_ssize_t k, double* top,
             top[i] = v
 
 
+cdef inline void drop_smallest(double* entries, Py_ssize_t n) noexcept nogil:
+    # The last of the n entries takes its place.
+    cdef Py_ssize_t j, at = 0
+    for j in range(1, n):
+        at = j if entries[j] < entries[at] else at
+    entries[at] = entries[n - 1]
+
+
 cdef void separate_largest(const double* h, Py_ssize_t n, Py_ssize_t k, double* start,
                            double* top) noexcept nogil:
     # OUT top[:k]: the k largest entries of h, in any order. TEMP top: 2 n
-    # INOUT start: a number that may lie below just these, NaN for none
-    if gather_above(h, n, start[0], 0.0, top) == k:
+    # INOUT start: a number that may lie below these and SPARE more, NaN for none
+    cdef Py_ssize_t above = gather_above(h, n, start[0], 0.0, top)
+    if k <= above <= k + 2 * SPARE:
+        while above > k:
+            drop_smallest(top, above)
+            above -= 1
         return
-    take_largest(h, n, min(k + 1, n), top, top + n)
-    start[0] = 0.5 * top[k - 1] + 0.5 * top[k] if k < n else -INFINITY
+    take_largest(h, n, min(k + SPARE + 1, n), top, top + n)
+    start[0] = -INFINITY
+    if k + SPARE < n:
+        start[0] = 0.5 * top[k + SPARE - 1] + 0.5 * top[k + SPARE]
 
 
 cdef void weigh_largest(const double* h, double* p, Py_ssize_t n, const double* w, Py_ssize_t n_w,

@@ -373,31 +373,28 @@ TK_DISPATCH(double, leave_plateau,
             (const double *b, double cap, ptrdiff_t n, double t, double excess),
             (b, cap, n, t, excess))
 
-/* The root of a knapsack lies between left and right. OUT n_lower, n_free, n_upper: of how many
- * entries that tells all there is to know, sum_free: the sum of those between the bounds, kept (may
- * be b): the other entries; returns how many. */
-TK_INLINE int is_open(double v, double lo, double hi, double left, double right)
+/* The root of a knapsack with bounds 0 and cap lies between left and right. OUT n_free, n_upper: how
+ * many entries are certain to be between the bounds or at the cap, sum_free: the sum of the former,
+ * kept (may be b): the entries that may still be either; returns how many. */
+TK_INLINE int is_open(double v, double cap, double left, double right)
 {
-    return ((v - lo > left) & (v - lo < right)) | ((v - hi > left) & (v - hi < right));
+    return ((v > left) & (v < right)) | ((v - cap > left) & (v - cap < right));
 }
 
-TK_INLINE ptrdiff_t settle_shared_body(const double *b, ptrdiff_t n, double lo, double hi,
-                                       double left, double right, ptrdiff_t *n_lower,
-                                       ptrdiff_t *n_free, ptrdiff_t *n_upper, double *sum_free,
-                                       double *kept)
+TK_INLINE ptrdiff_t settle_shared_body(const double *b, ptrdiff_t n, double cap, double left,
+                                       double right, ptrdiff_t *n_free, ptrdiff_t *n_upper,
+                                       double *sum_free, double *kept)
 {
     ptrdiff_t m = 0, j = 0;
-    int64_t lower = 0, upper = 0, inside = 0;
+    int64_t upper = 0, inside = 0;
     double sum = 0.0;
-#pragma omp simd reduction(+ : sum, lower, upper, inside)
+#pragma omp simd reduction(+ : sum, upper, inside)
     for (ptrdiff_t i = 0; i < n; i++) {
-        int is_free = (b[i] - lo >= right) & (b[i] - hi <= left);
-        lower += b[i] - lo <= left;
-        upper += b[i] - hi >= right;
+        int is_free = (b[i] >= right) & (b[i] - cap <= left);
+        upper += b[i] - cap >= right;
         inside += is_free;
         sum += is_free ? b[i] : 0.0;
     }
-    *n_lower = lower;
     *n_upper = upper;
     *n_free = inside;
     *sum_free = sum;
@@ -405,27 +402,26 @@ TK_INLINE ptrdiff_t settle_shared_body(const double *b, ptrdiff_t n, double lo, 
         int64_t any = 0;
 #pragma omp simd reduction(| : any)
         for (ptrdiff_t i = 0; i < ROWS_SKIP; i++)
-            any |= is_open(b[j + i], lo, hi, left, right);
+            any |= is_open(b[j + i], cap, left, right);
         if (any)
             for (ptrdiff_t i = 0; i < ROWS_SKIP; i++) {
                 double v = b[j + i];
                 kept[m] = v;
-                m += is_open(v, lo, hi, left, right);
+                m += is_open(v, cap, left, right);
             }
     }
     for (; j < n; j++) {
         double v = b[j];
         kept[m] = v;
-        m += is_open(v, lo, hi, left, right);
+        m += is_open(v, cap, left, right);
     }
     return m;
 }
 
 TK_DISPATCH(ptrdiff_t, settle_shared,
-            (const double *b, ptrdiff_t n, double lo, double hi, double left, double right,
-             ptrdiff_t *n_lower, ptrdiff_t *n_free, ptrdiff_t *n_upper, double *sum_free,
-             double *kept),
-            (b, n, lo, hi, left, right, n_lower, n_free, n_upper, sum_free, kept))
+            (const double *b, ptrdiff_t n, double cap, double left, double right,
+             ptrdiff_t *n_free, ptrdiff_t *n_upper, double *sum_free, double *kept),
+            (b, n, cap, left, right, n_free, n_upper, sum_free, kept))
 
 /* OUT the number of the entries from high on, and of those between low and high, and their sums
  * minus low: what is left loses no digits */

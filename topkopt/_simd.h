@@ -31,7 +31,8 @@ TK_INLINE void prefetch(const void *start, ptrdiff_t size)
 #if defined(__GNUC__)
     for (ptrdiff_t i = 0; i < size; i += 64)
         __builtin_prefetch((const char *)start + i);
-    __builtin_prefetch((const char *)start + size - 1);
+    if (size > 0)
+        __builtin_prefetch((const char *)start + size - 1);
 #else
     (void)start;
     (void)size;

@@ -115,10 +115,12 @@ def check_flag(value: bool, name: str, remedy: str = "") -> bool:
 
 
 def as_weight(sample_weight: ArrayLike | None, n: int) -> NDArray:
-    """Return the weights of n examples as float64, 1 by default."""
+    """Return the weights of n examples as float64, 1 by default; a number counts for all."""
     if sample_weight is None:
         return np.ones(n)
     weight = as_floating(sample_weight, "sample_weight").astype(np.float64)
+    if weight.ndim == 0:
+        weight = np.full(n, weight)
     if weight.shape != (n,):
         raise ValueError(
             f"sample_weight must have one entry per example ({n}), got shape {weight.shape}."

@@ -89,6 +89,19 @@ def _own_k(loss: Any) -> int | None:
     return getattr(loss, "k", None) if named else None
 
 
+def _as_indices(part: ArrayLike) -> NDArray:
+    part = np.asarray(part)
+    return np.flatnonzero(part) if part.dtype == bool else part
+
+
+def _check_fold_weight(weight: NDArray | None, train: NDArray) -> None:
+    if weight is not None and not weight[train].any():
+        raise ValueError(
+            "cv must train each fold on an example of positive weight, got a fold with none; "
+            "use fewer folds, or other sample_weight and class_weight."
+        )
+
+
 def _split(splitter: Callable[[], Any], cv: Any, X: Any, y: NDArray) -> list[tuple]:
     """Return the folds: one or more, of examples that exist."""
     try:
@@ -98,9 +111,12 @@ def _split(splitter: Callable[[], Any], cv: Any, X: Any, y: NDArray) -> list[tup
             "cv must be an integer from 2 to the number of examples, a splitter or a list of "
             f"(train, test), got {cv!r}: {error}"
         ) from None
+    folds = [tuple(map(_as_indices, fold)) for fold in folds]
     if not folds:
         raise ValueError(f"cv must give at least one fold, got none from {cv!r}.")
-    largest = max(np.max(part, initial=0) for fold in folds for part in fold)
+    if not all(len(part) for fold in folds for part in fold):
+        raise ValueError(f"cv must train and test each fold on some example, got none from {cv!r}.")
+    largest = max(np.max(part) for fold in folds for part in fold)
     if largest >= len(y):
         raise ValueError(f"cv must give indices of the {len(y)} examples, got {largest}.")
     return folds
@@ -797,7 +813,8 @@ class TopKClassifierCV(TopKClassifier):
         tried = [self._loss(k) for k in self.ks_]
         if len({repr(loss) for loss in tried}) < len(tried):
             raise ValueError(
-                f"ks must hold one value with loss {self.loss!r}, which has no k, got {self.ks!r}."
+                f"ks must hold one value with loss {self.loss!r}, which takes no k from it, got "
+                f"{self.ks!r}."
             )
         own = _own_k(self.loss)
         self.ks_ = self.ks_ if own is None else np.array([own])
@@ -806,6 +823,8 @@ class TopKClassifierCV(TopKClassifier):
         options = self._solver_options()
         options["random_state"] = options["random_state"].randint(np.iinfo(np.int32).max)
         folds = _split(lambda: check_cv(self.cv, labels, classifier=True), self.cv, X, labels)
+        for train, _ in folds:
+            _check_fold_weight(weight, train)
         scored_weight = None if sample_weight is None else as_weight(sample_weight, len(labels))
         results = Parallel(n_jobs=self._n_jobs())(
             delayed(_follow_paths)(
@@ -1082,6 +1101,7 @@ class MultilabelClassifier(_CertifiedClassifier):
                 fit_on, score_on = X[np.ix_(train, train)], X[np.ix_(test, train)]
             else:
                 fit_on, score_on = X[train], X[test]
+            _check_fold_weight(weight, train)
             model.fit(fit_on, Y[train], None if weight is None else weight[train])
             scores[test] = model.decision_function(score_on)
             held_out[test] = True

@@ -451,7 +451,13 @@ def _columns_of(y_true: ArrayLike, n: int, m: int, labels: ArrayLike | None) -> 
             f"labels must name the class of each of the {m} columns of y_score, got "
             f"{classes.size}; pass labels=classifier.classes_."
         )
-    places = order[np.minimum(np.searchsorted(classes, truth, sorter=order), m - 1)]
+    try:
+        places = order[np.minimum(np.searchsorted(classes, truth, sorter=order), m - 1)]
+    except TypeError:
+        raise ValueError(
+            f"y_true must hold classes named in labels, got {truth.tolist()[0]!r} where labels are "
+            f"like {classes.tolist()[0]!r}; pass labels=classifier.classes_."
+        ) from None
     unknown = classes[places] != truth
     if unknown.any():
         raise ValueError(

@@ -96,13 +96,13 @@ class ConvergenceDisplay(_Display):
     """
 
     def __init__(self, runs: Mapping[str, Mapping[str, NDArray]]):
-        if not runs:
-            raise ValueError("runs must hold at least one history, got none.")
         if not isinstance(runs, Mapping) or not all(map(_is_history, runs.values())):
             raise TypeError(
                 "runs must be a dict of the histories of solutions, by name, got "
                 f"{type(runs).__name__}; use ConvergenceDisplay.from_solutions."
             )
+        if not runs:
+            raise ValueError("runs must hold at least one history, got none.")
         self.runs = runs
 
     @classmethod
