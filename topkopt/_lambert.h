@@ -124,13 +124,15 @@ TK_INLINE double tk_v_high(double t)
     return w + w * (r * (a - 0.5 * r) / (p * (a - r))) + (t - s);
 }
 
-/* Which branches a chunk needs: 1 = low, 2 = high, 3 = both. */
+/* Which branches a chunk needs: 1 = low, 2 = high, 3 = both. -inf, the padding, needs none. */
 TK_INLINE int tk_branches(const double *t, ptrdiff_t blocks)
 {
-    int64_t above = 0;
-    for (ptrdiff_t i = 0; i < blocks * TK_BLOCK; i++)
+    int64_t above = 0, below = 0;
+    for (ptrdiff_t i = 0; i < blocks * TK_BLOCK; i++) {
         above += t[i] >= 1.0;
-    return above == 0 ? 1 : above == blocks * TK_BLOCK ? 2 : 3;
+        below += !(t[i] >= 1.0) & (t[i] != -HUGE_VAL);
+    }
+    return above == 0 ? 1 : below == 0 ? 2 : 3;
 }
 
 /* IN t, OUT w, both blocks * TK_BLOCK long. */
@@ -143,8 +145,10 @@ TK_INLINE void tk_v_chunk(const double *restrict t, double *restrict w, ptrdiff_
                 w[b * TK_BLOCK + i] = tk_v_low(t[b * TK_BLOCK + i]);
     if (branches == 2)
         for (ptrdiff_t b = 0; b < blocks; b++)
-            for (int i = 0; i < TK_BLOCK; i++)
-                w[b * TK_BLOCK + i] = tk_v_high(t[b * TK_BLOCK + i]);
+            for (int i = 0; i < TK_BLOCK; i++) {
+                const double high = tk_v_high(t[b * TK_BLOCK + i]);
+                w[b * TK_BLOCK + i] = t[b * TK_BLOCK + i] >= 1.0 ? high : 0.0;
+            }
     if (branches == 3)
         for (ptrdiff_t b = 0; b < blocks; b++)
             for (int i = 0; i < TK_BLOCK; i++) {
