@@ -6,6 +6,9 @@ The solution is  x = clip(b - t, 0, u)  with u = s/k.
 As u grows from 0 the entries split into U (at the cap), M (between) and L (zero); M starts at the
 k-th largest entry and only ever grows, left into U and right into L. Between two mergers the
 derivative of the optimal value with respect to u is linear in u: the path ends at its root.
+
+Most rows need not follow it: from a guess of t and u, solving on the piece they are on and moving
+there comes to rest after a few jumps, and where it rests all conditions of optimality hold.
 """
 from libc.float cimport DBL_EPSILON
 from libc.math cimport INFINITY, fabs
