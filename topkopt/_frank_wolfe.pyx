@@ -18,7 +18,7 @@ from libc.math cimport INFINITY
 from libc.stdint cimport int32_t
 from libc.string cimport memcmp
 
-from topkopt._losses cimport Loss
+from topkopt._losses cimport START, Loss
 from topkopt._real cimport real
 from topkopt._sdca cimport Examples, Sums, add_row
 from topkopt._select cimport rank_of
@@ -99,8 +99,8 @@ cdef class VertexExamples(Examples):
                 + self.smoothing * self.weighed_square(i, d))
 
     cdef void vertex(self, Py_ssize_t i, const double* z, double* v, double* work) noexcept nogil:
-        cdef double unused = 0.0
-        self.hard.row_prox(z, self.labels(i), self.n_classes, 0.0, v, &unused, work)
+        cdef double[START] unused
+        self.hard.row_prox(z, self.labels(i), self.n_classes, 0.0, v, unused, work)
 
     cdef void step(self, Py_ssize_t i, const double* q, double* v, double* work) noexcept nogil:
         cdef Py_ssize_t j, m = self.n_classes

@@ -9,13 +9,18 @@ cdef struct Labels:
     Py_ssize_t n
 
 
+# Doubles that a search leaves to the next one for the same example; the first is NaN at first
+cdef enum:
+    START = 2
+
+
 cdef class Loss:
     cdef readonly bint convex          # has a conjugate, and so a dual problem and a certificate
     cdef readonly bint multilabel      # takes any number of labels, not exactly one
 
     cdef Py_ssize_t work_size(self, Py_ssize_t m) noexcept nogil
 
-    # L(s). INOUT start: where the last evaluation for this example ended, NaN at first
+    # L(s). INOUT start: where the last evaluation for this example ended
     cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
                           double* work) noexcept nogil
 
@@ -29,6 +34,6 @@ cdef class Loss:
 
     # OUT v: the minimiser of L*(v) - <q,v> + alpha/2 <v,v>. With alpha = 0 it is the gradient of
     # L at q; with alpha = kappa C, the dual step is a = -C v.
-    # INOUT start: where the last search for this example ended, NaN at first (not that of values)
+    # INOUT start: where the last search for this example ended (not that of values)
     cdef void row_prox(self, const double* q, Labels y, Py_ssize_t m, double alpha, double* v,
                        double* start, double* work) noexcept nogil

@@ -12,7 +12,7 @@ import numpy as np
 
 from libc.float cimport DBL_EPSILON, DBL_MIN
 from libc.math cimport INFINITY, NAN, exp, fabs, fmax, fmin, log, log1p
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memmove
 
 from topkopt._bipartite cimport BIPARTITE_WORK, project_bipartite_row
 from topkopt._entropy cimport (ENTROPY_WORK, TOPK_ENTROPY_WORK, prox_entropy_row,
@@ -30,7 +30,8 @@ _TOPK_KINDS = ("alpha", "beta", "label")
 
 cdef enum:
     FEW = 32             # up to this k the k largest are kept by insertion
-    SPARE = 2            # entries beyond the k largest, in case these have changed
+    NEAR = 3             # ranks that are crossed one by one on the way to the k-th
+    LOOKS = 12           # for the k-th largest entry, before k of them are listed
     NEWTON_STEPS = 60    # six suffice; the bound only ends a search that rounding keeps alive
 
 cdef enum What:
@@ -44,22 +45,42 @@ cdef double DOMAIN_SLACK = 1e-9  # of rounding, forgiven outside a domain of siz
 
 # Rows --------------------------------------------------------------------------------------------
 
-cdef inline void take_others(const double* s, Py_ssize_t y, Py_ssize_t m, double margin,
-                             double* others) noexcept nogil:
-    # OUT others: margin + s_j - s_y for j != y
-    cdef Py_ssize_t j
-    cdef double own = s[y]
-    for j in range(y):
-        others[j] = (s[j] - own) + margin
-    for j in range(y + 1, m):
-        others[j - 1] = (s[j] - own) + margin
+cdef extern from "_rows.h" nogil:
+    # How many entries are above t and how many not below, what those above have more than t in
+    # all, the smallest of them, and the largest below t
+    ctypedef struct Around:
+        double n_above
+        double n_from
+        double sum
+        double above
+        double below
+    Around look_around(const double* b, Py_ssize_t n, double t)
+
+    # OUT others (m entries): (s_j - s_own + margin) scale for j != own, in the order in which the
+    # last has taken the place of own
+    void take_others(const double* s, Py_ssize_t own, Py_ssize_t m, double margin, double scale,
+                     double* others)
+
+    # <p,b> - 1/2 <p,p>
+    double gain(const double* p, const double* b, Py_ssize_t n)
 
 
-cdef inline void put_others(const double* p, Py_ssize_t y, Py_ssize_t m, double* v) noexcept nogil:
-    # OUT v: p on the others, -<1,p> on the label
-    memcpy(v, p, y * sizeof(double))
-    memcpy(v + y + 1, p + y, (m - 1 - y) * sizeof(double))
-    v[y] = -row_sum(p, m - 1)
+cdef inline void return_others(Py_ssize_t own, Py_ssize_t m, double* v) noexcept nogil:
+    # INOUT v: p in the order of take_others; becomes p on the others, -<1,p> on the label
+    cdef double total = row_sum(v, m - 1)
+    v[m - 1] = v[own]
+    v[own] = -total
+
+
+# Between equal entries the order of the classes decides, where one has to. Both leave the last of the
+# m entries of others to the next.
+cdef inline void into_class_order(double* others, Py_ssize_t own, Py_ssize_t m) noexcept nogil:
+    memmove(others + own, others + own + 1, (m - 1 - own) * sizeof(double))
+
+
+cdef inline void out_of_class_order(double* others, Py_ssize_t own, Py_ssize_t m) noexcept nogil:
+    memmove(others + own + 1, others + own, (m - 1 - own) * sizeof(double))
+    others[own] = others[m - 1]
 
 
 cdef inline double x_log_x(double x) noexcept nogil:
@@ -113,28 +134,40 @@ cdef void take_largest(const double* h, Py_ssize_t n, Py_ssize_t k, double* top,
             top[i] = v
 
 
-cdef inline void drop_smallest(double* entries, Py_ssize_t n) noexcept nogil:
-    # The last of the n entries takes its place.
-    cdef Py_ssize_t j, at = 0
-    for j in range(1, n):
-        at = j if entries[j] < entries[at] else at
-    entries[at] = entries[n - 1]
-
-
-cdef void separate_largest(const double* h, Py_ssize_t n, Py_ssize_t k, double* start,
-                           double* top) noexcept nogil:
-    # OUT top[:k]: the k largest entries of h, in any order. TEMP top: 2 n
-    # INOUT start: a number that may lie below these and SPARE more, NaN for none
-    cdef Py_ssize_t above = gather_above(h, n, start[0], 0.0, top)
-    if k <= above <= k + 2 * SPARE:
-        while above > k:
-            drop_smallest(top, above)
-            above -= 1
-        return
-    take_largest(h, n, min(k + SPARE + 1, n), top, top + n)
-    start[0] = -INFINITY
-    if k + SPARE < n:
-        start[0] = 0.5 * top[k + SPARE - 1] + 0.5 * top[k + SPARE]
+cdef double largest_sum(const double* h, Py_ssize_t n, Py_ssize_t k, double largest,
+                        double* start, double* work) noexcept nogil:
+    # The sum of the k largest entries: the smallest value of  k t + sum_j max(0, h_j - t),  which
+    # has its place at the k-th of them. INOUT start: a guess of where that is, below the largest;
+    # NaN for none. TEMP work: 2 n
+    cdef Around now
+    cdef double t = largest + start[0], low = -INFINITY, guess, total = 0.0
+    cdef Py_ssize_t j
+    if t != t:
+        t = row_sum(h, n) / n
+    for j in range(LOOKS):
+        now = look_around(h, n, t)
+        if now.n_above <= k <= now.n_from:
+            start[0] = t - largest
+            if now.n_from == k < n:     # the middle of the gap
+                start[0] = 0.5 * ((now.above if now.n_above == k else t) + now.below) - largest
+            return k * t + now.sum
+        if now.n_above == k + 1:
+            start[0] = now.above - largest
+            return (k * t + now.sum) - (now.above - t)
+        if now.n_from == k - 1:
+            start[0] = now.below - largest
+            return (k * t + now.sum) + (now.below - t)
+        if now.n_above > k:
+            low = t
+            t = now.above if now.n_above <= k + NEAR else t + now.sum / now.n_above
+        else:
+            guess = t - (largest - t) * (k / now.n_from - 1.0)
+            t = guess if now.n_from < k - NEAR and low < guess < t else now.below
+    take_largest(h, n, k, work, work + n)
+    for j in range(k):
+        total += work[j]
+    start[0] = work[k - 1] - largest
+    return total
 
 
 cdef void weigh_largest(const double* h, double* p, Py_ssize_t n, const double* w, Py_ssize_t n_w,
@@ -257,18 +290,18 @@ cdef class Loss:
               const Py_ssize_t[::1] label_start, double[:, :] out, int what):
         cdef Py_ssize_t i, m = scores.shape[1]
         cdef Labels y
-        cdef double start
+        cdef double[START] start
         cdef double[::1] work = scratch(self.work_size(m))
         with nogil:
             for i in range(scores.shape[0]):
                 y.index = &label_index[0] + label_start[i]
                 y.n = label_start[i + 1] - label_start[i]
                 if what == VALUE:
-                    start = NAN
-                    out[i, 0] = self.row_value(&scores[i, 0], y, m, &start, &work[0])
+                    start[0] = NAN
+                    out[i, 0] = self.row_value(&scores[i, 0], y, m, start, &work[0])
                 elif what == GRADIENT:
-                    start = NAN
-                    self.row_prox(&scores[i, 0], y, m, 0.0, &out[i, 0], &start, &work[0])
+                    start[0] = NAN
+                    self.row_prox(&scores[i, 0], y, m, 0.0, &out[i, 0], start, &work[0])
                 elif self.row_violation(&scores[i, 0], y, m, &work[0]) > DOMAIN_SLACK:
                     out[i, 0] = INFINITY
                 else:
@@ -314,33 +347,33 @@ cdef class MaxMargin(Loss):
     cdef void vertex(self, const double* h, double* p, Py_ssize_t n, double* work) noexcept nogil:
         pass
 
-    # OUT p: the point that maximises <h,p> less the quadratic terms of alpha and the smoothing
-    cdef void best(self, const double* h, double* p, Py_ssize_t n, double alpha, double* start,
-                   double* work) noexcept nogil:
+    # OUT p: the point that maximises <b,p> - 1/2 <p,p> less the bias, where b (OUT) are the margins
+    # of s, in the order of take_others, over the curvature alpha + smoothing. Returns the
+    # curvature; where it is lost in rounding 0, and b are the margins themselves. TEMP work
+    cdef double best(self, const double* s, Py_ssize_t own, Py_ssize_t m, double alpha, double* b,
+                     double* p, double* start, double* work) noexcept nogil:
         cdef double curvature = alpha + self.smoothing
-        cdef Py_ssize_t j
-        if curvature <= DBL_EPSILON * row_max_abs(h, n):   # the quadratic is lost in rounding
-            self.vertex(h, p, n, work)
-            return
-        for j in range(n):
-            p[j] = h[j] / curvature
-        self.project(p, p, n, 1.0 if self.all_slots else alpha / curvature, start, work)
-
-    cdef double penalty(self, const double* p, Py_ssize_t n, double total) noexcept nogil:
-        cdef double square
-        if self.smoothing == 0.0:
-            return 0.0
-        square = row_dot(p, p, n) + (total * total if self.all_slots else 0.0)
-        return 0.5 * self.smoothing * square
+        if curvature >= DBL_MIN:
+            take_others(s, own, m, 1.0, 1.0 / curvature, b)
+            if row_max(<const double*>b, m - 1) < 1.0 / DBL_EPSILON:
+                self.project(b, p, m - 1, 1.0 if self.all_slots else alpha / curvature, start,
+                             work)
+                return curvature
+        take_others(s, own, m, 1.0, 1.0, b)
+        into_class_order(b, own, m)
+        self.vertex(b, p, m - 1, work)
+        out_of_class_order(b, own, m)
+        out_of_class_order(p, own, m)
+        return 0.0
 
     cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
                           double* work) noexcept nogil:
-        cdef Py_ssize_t n = m - 1
-        cdef double* h = work
-        cdef double* p = work + n
-        take_others(s, y.index[0], m, 1.0, h)
-        self.best(h, p, n, 0.0, start, work + 2 * n)
-        return row_dot(h, p, n) - self.penalty(p, n, row_sum(p, n))
+        cdef double* p = work + m
+        cdef double smoothing = self.best(s, y.index[0], m, 0.0, work, p, start, p + m), total
+        if smoothing == 0.0:
+            return row_dot(p, work, m - 1)
+        total = row_sum(p, m - 1) if self.all_slots else 0.0
+        return smoothing * (gain(p, work, m - 1) - 0.5 * total * total)
 
     cdef double row_conjugate(self, const double* v, Labels y, Py_ssize_t m,
                               double* work) noexcept nogil:
@@ -359,7 +392,7 @@ cdef class MaxMargin(Loss):
         cdef double* p = work
         cdef double* inside = work + n
         cdef double far
-        take_others(v, y.index[0], m, v[y.index[0]], p)
+        take_others(v, y.index[0], m, v[y.index[0]], 1.0, p)
         far = fabs(v[y.index[0]] + row_sum(p, n))
         self.project(p, inside, n, 0.0, NULL, work + 2 * n)
         for j in range(n):
@@ -369,9 +402,8 @@ cdef class MaxMargin(Loss):
     cdef void row_prox(self, const double* q, Labels y, Py_ssize_t m, double alpha, double* v,
                        double* start, double* work) noexcept nogil:
         cdef Py_ssize_t n = m - 1
-        take_others(q, y.index[0], m, 1.0, work)
-        self.best(work, work + n, n, alpha, start, work + 2 * n)
-        put_others(work + n, y.index[0], m, v)
+        self.best(q, y.index[0], m, alpha, work, v, start, work + m)
+        return_others(y.index[0], m, v)
 
 
 cdef class TopKHinge(MaxMargin):
@@ -436,21 +468,24 @@ cdef class TopKHinge(MaxMargin):
 
     cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
                           double* work) noexcept nogil:
-        cdef Py_ssize_t j, n = m - 1, k = self.k
-        cdef double* top = work + n
-        cdef double total = 0.0, smallest = INFINITY
+        cdef Py_ssize_t n = m - 1, k = self.k
+        cdef double* temp = work + n
+        cdef double largest, total
+        cdef Around positive
         if self.smoothing > 0.0:
             return MaxMargin.row_value(self, s, y, m, start, work)
-        take_others(s, y.index[0], m, 1.0, work)
+        take_others(s, y.index[0], m, 1.0, 1.0, work)
+        largest = row_max(<const double*>work, n)
         if k == 1:
-            return fmax(0.0, row_max(<const double*>work, n))
-        separate_largest(work, n, k, start, top)
-        for j in range(k):
-            total += fmax(0.0, top[j]) if self.code == TOPK_BETA else top[j]
-            smallest = fmin(smallest, top[j])
-        if self.code == TOPK_LABEL:  # the slot of the label takes the last place if it can
-            total -= fmin(0.0, smallest)
-        return fmax(0.0, total) / k
+            return max(0.0, largest)
+        if self.code == TOPK_BETA:
+            positive = look_around(work, n, 0.0)
+            if positive.n_above <= k:
+                return positive.sum / k
+        total = largest_sum(work, n, k, largest, start, temp)
+        if self.code == TOPK_LABEL and k > 1:   # its slot may have the last of the k places
+            total = max(total, largest_sum(work, n, k - 1, largest, start, temp))
+        return max(0.0, total) / k
 
     cdef void vertex(self, const double* h, double* p, Py_ssize_t n, double* work) noexcept nogil:
         cdef Py_ssize_t j
@@ -605,7 +640,7 @@ cdef class TopKEntropy(Loss):
         cdef double largest = 0.0, cap = 1.0 / self.k, t
         if self.k == 1:
             return log_sum_exp(s, m, work) - s[y.index[0]]
-        take_others(s, y.index[0], m, 0.0, work)
+        take_others(s, y.index[0], m, 0.0, 1.0, work)
         t = prox_entropy_row(<const double*>work, q, n, 0.0, 1.0, cap, start[0], q + n)
         start[0] = t
         for j in range(n):      # log q_j = u_j - t below the cap
@@ -622,7 +657,7 @@ cdef class TopKEntropy(Loss):
         cdef Py_ssize_t j, n = m - 1
         cdef double* inside = work + n
         cdef double far
-        take_others(v, y.index[0], m, v[y.index[0]], work)
+        take_others(v, y.index[0], m, v[y.index[0]], 1.0, work)
         far = fabs(v[y.index[0]] + row_sum(work, n))
         project_topk_row(<const double*>work, inside, n, self.k, 1.0, TOPK_ALPHA, 0.0, NULL,
                          inside + n)
@@ -633,10 +668,10 @@ cdef class TopKEntropy(Loss):
     cdef void row_prox(self, const double* q, Labels y, Py_ssize_t m, double alpha, double* v,
                        double* start, double* work) noexcept nogil:
         cdef Py_ssize_t n = m - 1
-        cdef double* p = work + n
-        take_others(q, y.index[0], m, 0.0, work)
-        start[0] = prox_topk_entropy_row(<const double*>work, p, n, alpha, self.k, start[0], p + n)
-        put_others(p, y.index[0], m, v)
+        take_others(q, y.index[0], m, 0.0, 1.0, work)
+        start[0] = prox_topk_entropy_row(<const double*>work, v, n, alpha, self.k, start[0],
+                                         work + n)
+        return_others(y.index[0], m, v)
 
 
 cdef class Softmax(TopKEntropy):
@@ -713,8 +748,9 @@ cdef class TruncatedTopKEntropy(Loss):
                          double* work) noexcept nogil:
         # OUT work[:m - 1]: u, with the k - 1 largest at -inf; returns the value. TEMP work: 5 m
         cdef Py_ssize_t j, n = m - 1, left = self.k - 1
-        cdef double* top = work + n
-        take_others(s, y.index[0], m, 0.0, work)
+        cdef double* top = work + m
+        take_others(s, y.index[0], m, 0.0, 1.0, work)
+        into_class_order(work, y.index[0], m)
         if left > 0:
             take_largest(work, n, self.k, top, top + n)
             for j in range(n):          # entries above the k-th, then equal ones, the first first
@@ -735,8 +771,9 @@ cdef class TruncatedTopKEntropy(Loss):
                        double* start, double* work) noexcept nogil:
         # Only ever called for the gradient, alpha = 0.
         cdef double value = self.truncate(q, y, m, work), total
-        exp_row(work, value, work + m, m - 1, &total)
-        put_others(work + m, y.index[0], m, v)
+        exp_row(work, value, v, m - 1, &total)
+        out_of_class_order(v, y.index[0], m)
+        return_others(y.index[0], m, v)
 
 
 # One binary problem per class --------------------------------------------------------------------

@@ -14,6 +14,8 @@
 #define ROWS_LANES 32 /* maxima kept at once, in registers where there are enough */
 #define ROWS_SKIP 16 /* entries that gather looks at together: most hold none to keep */
 #define ROWS_LIST 64 /* shorter rows are added faster than their non-zero entries are listed */
+#define ROWS_TILE 8 /* scores that are added up at once */
+#define ROWS_PAD 4 /* the loops over padded rows need no remainder */
 #define ROWS_PEAKS 8 /* maxima of a block of a row */
 #define ROWS_HIGH 64 /* peaks that are looked at together */
 
@@ -93,6 +95,18 @@ TK_INLINE ptrdiff_t peak_depth(ptrdiff_t n)
         return m;                                                                                \
     }                                                                                            \
                                                                                                  \
+    /* OUT x = b - shift, followed by -inf up to a multiple of ROWS_PAD, which it returns.        \
+       x may be b, if it has room. */                                                            \
+    TK_INLINE ptrdiff_t pad_##NAME##_body(const REAL *b, ptrdiff_t n, double shift, double *x)   \
+    {                                                                                            \
+        _Pragma("omp simd")                                                                      \
+        for (ptrdiff_t j = 0; j < n; j++)                                                        \
+            x[j] = b[j] - shift;                                                                 \
+        for (; n % ROWS_PAD; n++)                                                                \
+            x[n] = -INFINITY;                                                                    \
+        return n;                                                                                \
+    }                                                                                            \
+                                                                                                 \
     /* OUT peaks: peak i of a block is the largest of its entries i, i + ROWS_PEAKS, ...; returns\
        how many, ROWS_PEAKS for each begun block */                                              \
     TK_INLINE ptrdiff_t peaks_##NAME##_body(const REAL *b, ptrdiff_t n, double *peaks)           \
@@ -154,14 +168,27 @@ TK_INLINE ptrdiff_t peak_depth(ptrdiff_t n)
             y[j] += a * x[j];                                                                    \
     }                                                                                            \
                                                                                                  \
-    /* s = x W, with the n rows of W of length m behind each other */                            \
+    /* s = x W, with the n rows of W of length m behind each other; a tile of s stays in         \
+       registers */                                                                              \
     TK_INLINE void combine_##NAME##_body(const REAL *x, ptrdiff_t n, const REAL *w, ptrdiff_t m, \
                                          REAL *s)                                                \
     {                                                                                            \
-        for (ptrdiff_t i = 0; i < m; i++)                                                        \
-            s[i] = 0;                                                                            \
-        for (ptrdiff_t j = 0; j < n; j++)                                                        \
-            axpy_##NAME##_body(m, x[j], w + j * m, s);                                           \
+        ptrdiff_t i = 0;                                                                         \
+        for (; i + ROWS_TILE <= m; i += ROWS_TILE) {                                             \
+            REAL sum[ROWS_TILE] = {0};                                                           \
+            for (ptrdiff_t j = 0; j < n; j++)                                                    \
+                _Pragma("omp simd")                                                              \
+                for (int e = 0; e < ROWS_TILE; e++)                                              \
+                    sum[e] += x[j] * w[j * m + i + e];                                           \
+            for (int e = 0; e < ROWS_TILE; e++)                                                  \
+                s[i + e] = sum[e];                                                               \
+        }                                                                                        \
+        for (; i < m; i++) {                                                                     \
+            REAL sum = 0;                                                                        \
+            for (ptrdiff_t j = 0; j < n; j++)                                                    \
+                sum += x[j] * w[j * m + i];                                                      \
+            s[i] = sum;                                                                          \
+        }                                                                                        \
     }                                                                                            \
                                                                                                  \
     /* W += x d', the converse of combine */                                                     \
@@ -181,6 +208,19 @@ TK_INLINE ptrdiff_t peak_depth(ptrdiff_t n)
             q[j] = s[j] - factor * a[j];                                                         \
     }                                                                                            \
                                                                                                  \
+    /* OUT v = factor a; returns <s,v> */                                                        \
+    TK_INLINE double scaled_dot_##NAME##_body(const REAL *s, const REAL *a, double factor,       \
+                                              ptrdiff_t n, double *v)                            \
+    {                                                                                            \
+        double sum = 0.0;                                                                        \
+        _Pragma("omp simd reduction(+ : sum) simdlen(8)")                                        \
+        for (ptrdiff_t j = 0; j < n; j++) {                                                      \
+            v[j] = factor * a[j];                                                                \
+            sum += s[j] * v[j];                                                                  \
+        }                                                                                        \
+        return sum;                                                                              \
+    }                                                                                            \
+                                                                                                 \
     /* INOUT a: becomes -factor v. OUT d: the change, index: where it is not zero (n + 1        \
        entries); returns how often. Short rows are not listed: they return 0 or n. */            \
     TK_INLINE ptrdiff_t replace_##NAME##_body(const double *v, double factor, ptrdiff_t n,       \
@@ -188,18 +228,15 @@ TK_INLINE ptrdiff_t peak_depth(ptrdiff_t n)
     {                                                                                            \
         ptrdiff_t nonzero = 0;                                                                   \
         int64_t changed = 0;                                                                     \
-        _Pragma("omp simd")                                                                      \
+        _Pragma("omp simd reduction(+ : changed)")                                               \
         for (ptrdiff_t j = 0; j < n; j++) {                                                      \
             const REAL next = (REAL)(-factor * v[j]);                                            \
+            changed += next != a[j];                                                             \
             d[j] = next - a[j];                                                                  \
             a[j] = next;                                                                         \
         }                                                                                        \
-        if (n < ROWS_LIST) {                                                                     \
-            _Pragma("omp simd reduction(| : changed)")                                           \
-            for (ptrdiff_t j = 0; j < n; j++)                                                    \
-                changed |= d[j] != 0;                                                            \
+        if (n < ROWS_LIST)                                                                       \
             return changed ? n : 0;                                                              \
-        }                                                                                        \
         for (ptrdiff_t j = 0; j < n; j++) {                                                      \
             index[nonzero] = (int32_t)j;                                                         \
             nonzero += d[j] != 0;                                                                \
@@ -227,6 +264,8 @@ TK_INLINE ptrdiff_t peak_depth(ptrdiff_t n)
     TK_DISPATCH(ptrdiff_t, gather_##NAME,                                                        \
                 (const REAL *b, ptrdiff_t n, double cut, double shift, double *kept),            \
                 (b, n, cut, shift, kept))                                                        \
+    TK_DISPATCH(ptrdiff_t, pad_##NAME,                                                           \
+                (const REAL *b, ptrdiff_t n, double shift, double *x), (b, n, shift, x))         \
     TK_DISPATCH(ptrdiff_t, peaks_##NAME, (const REAL *b, ptrdiff_t n, double *peaks),            \
                 (b, n, peaks))                                                                   \
     TK_DISPATCH(ptrdiff_t, gather_peaks_##NAME,                                                  \
@@ -243,6 +282,9 @@ TK_INLINE ptrdiff_t peak_depth(ptrdiff_t n)
     TK_DISPATCH(void, without_##NAME,                                                            \
                 (const REAL *s, double factor, const REAL *a, ptrdiff_t n, double *q),           \
                 (s, factor, a, n, q))                                                            \
+    TK_DISPATCH(double, scaled_dot_##NAME,                                                       \
+                (const REAL *s, const REAL *a, double factor, ptrdiff_t n, double *v),           \
+                (s, a, factor, n, v))                                                            \
     TK_DISPATCH(ptrdiff_t, replace_##NAME,                                                       \
                 (const double *v, double factor, ptrdiff_t n, REAL *a, REAL *d, int32_t *index), \
                 (v, factor, n, a, d, index))                                                     \
@@ -277,6 +319,34 @@ TK_INLINE double max_abs_body(const double *b, ptrdiff_t n)
         m = fabs(b[j]) > m ? fabs(b[j]) : m;
     return m;
 }
+
+/* <p,b> - 1/2 <p,p> */
+TK_INLINE double gain_body(const double *p, const double *b, ptrdiff_t n)
+{
+    double sum = 0.0;
+#pragma omp simd reduction(+ : sum) simdlen(8)
+    for (ptrdiff_t j = 0; j < n; j++)
+        sum += p[j] * (b[j] - 0.5 * p[j]);
+    return sum;
+}
+
+/* OUT others: (s_j - s_own + margin) scale for all j but own, in the order in which the last has taken
+ * the place of own. others has m entries, but the last of them means nothing. */
+TK_INLINE void take_others_body(const double *s, ptrdiff_t own, ptrdiff_t m, double margin,
+                                double scale, double *others)
+{
+    const double own_score = s[own];
+#pragma omp simd
+    for (ptrdiff_t j = 0; j < m; j++)
+        others[j] = ((s[j] - own_score) + margin) * scale;
+    others[own] = others[m - 1];
+}
+
+TK_DISPATCH(double, gain, (const double *p, const double *b, ptrdiff_t n), (p, b, n))
+TK_DISPATCH(void, take_others,
+            (const double *s, ptrdiff_t own, ptrdiff_t m, double margin, double scale,
+             double *others),
+            (s, own, m, margin, scale, others))
 
 /* OUT maxima[i]: the largest of b[i], b[i + width], b[i + 2 width], ...; n >= width, a multiple of
  * ROWS_LANES */
@@ -353,6 +423,29 @@ TK_DISPATCH(double, clipped_each,
              ptrdiff_t *n_free, ptrdiff_t *n_upper),
             (b, lo, hi, n, t, n_free, n_upper))
 
+/* The entries around t: how many are above it and how many not below, the sum of what the former
+ * have more than t, the smallest of them, and the largest of those below. */
+typedef struct {
+    double n_above, n_from, sum, above, below;
+} Around;
+
+TK_INLINE Around look_around_body(const double *b, ptrdiff_t n, double t)
+{
+    double n_above = 0.0, n_from = 0.0, sum = 0.0, above = INFINITY, below = -INFINITY;
+#pragma omp simd reduction(+ : n_above, n_from, sum) reduction(min : above) reduction(max : below)
+    for (ptrdiff_t j = 0; j < n; j++) {
+        const double high = b[j] > t ? b[j] : INFINITY, low = b[j] < t ? b[j] : -INFINITY;
+        sum += b[j] > t ? b[j] - t : 0.0;
+        n_above += b[j] > t ? 1.0 : 0.0;
+        n_from += b[j] < t ? 0.0 : 1.0;
+        above = high < above ? high : above;
+        below = low > below ? low : below;
+    }
+    return (Around){n_above, n_from, sum, above, below};
+}
+
+TK_DISPATCH(Around, look_around, (const double *b, ptrdiff_t n, double t), (b, n, t))
+
 /* From a t where no entry is between 0 and cap and the sum misses its total by excess: the root if
  * only the next entry moves. Infinite if there is none. */
 TK_INLINE double leave_plateau_body(const double *b, double cap, ptrdiff_t n, double t,
@@ -423,31 +516,41 @@ TK_DISPATCH(ptrdiff_t, settle_shared,
              ptrdiff_t *n_free, ptrdiff_t *n_upper, double *sum_free, double *kept),
             (b, n, cap, left, right, n_free, n_upper, sum_free, kept))
 
-/* OUT the number of the entries from high on, and of those between low and high, and their sums
- * minus low: what is left loses no digits */
-TK_INLINE void split_sums_body(const double *b, ptrdiff_t n, double low, double high,
-                               ptrdiff_t *n_upper, double *sum_upper, ptrdiff_t *n_middle,
-                               double *sum_middle)
+/* The entries relative to a threshold: those from cap on (upper), those between 0 and cap (middle)
+ * and the others (lower). n is a multiple of ROWS_PAD, as pad leaves it. Counts are doubles
+ * because they are counted and used as such. */
+typedef struct {
+    double n_upper, sum_upper, least_upper;
+    double n_middle, sum_middle, least_middle, most_middle;
+    double most_lower;
+} Piece;
+
+TK_INLINE Piece piece_at_body(const double *b, ptrdiff_t n, double offset, double cap)
 {
-    double top = 0.0, middle = 0.0;
-    int64_t n_top = 0, n_between = 0;
-#pragma omp simd reduction(+ : top, middle, n_top, n_between)
+    double n_upper = 0.0, sum_upper = 0.0, least_upper = INFINITY;
+    double n_above = 0.0, sum_middle = 0.0, least_middle = INFINITY, most_middle = -INFINITY;
+    double most_lower = -INFINITY;
+    n &= ~(ptrdiff_t)(ROWS_PAD - 1);
+#pragma omp simd reduction(+ : n_upper, sum_upper, n_above, sum_middle) \
+    reduction(min : least_upper, least_middle) reduction(max : most_middle, most_lower)
     for (ptrdiff_t j = 0; j < n; j++) {
-        int is_top = b[j] >= high, is_between = (b[j] > low) & (b[j] < high);
-        top += is_top ? b[j] - low : 0.0;
-        middle += is_between ? b[j] - low : 0.0;
-        n_top += is_top;
-        n_between += is_between;
+        const double v = b[j] - offset;
+        const double upper = v >= cap ? v : INFINITY, lower = v > 0.0 ? -INFINITY : v;
+        const double above_0 = v > 0.0 ? v : INFINITY, below_cap = v >= cap ? -INFINITY : v;
+        n_upper += v >= cap ? 1.0 : 0.0;
+        sum_upper += v >= cap ? v : 0.0;
+        n_above += v > 0.0 ? 1.0 : 0.0;
+        sum_middle += below_cap > 0.0 ? below_cap : 0.0;
+        least_upper = upper < least_upper ? upper : least_upper;
+        least_middle = above_0 < least_middle ? above_0 : least_middle;
+        most_middle = below_cap > most_middle ? below_cap : most_middle;
+        most_lower = lower > most_lower ? lower : most_lower;
     }
-    *n_upper = n_top;
-    *sum_upper = top;
-    *n_middle = n_between;
-    *sum_middle = middle;
+    return (Piece){n_upper, sum_upper, least_upper, n_above - n_upper, sum_middle, least_middle,
+                   most_middle, most_lower};
 }
 
-TK_DISPATCH(void, split_sums,
-            (const double *b, ptrdiff_t n, double low, double high, ptrdiff_t *n_upper,
-             double *sum_upper, ptrdiff_t *n_middle, double *sum_middle),
-            (b, n, low, high, n_upper, sum_upper, n_middle, sum_middle))
+TK_DISPATCH(Piece, piece_at, (const double *b, ptrdiff_t n, double offset, double cap),
+            (b, n, offset, cap))
 
 #endif

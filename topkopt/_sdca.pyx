@@ -12,9 +12,9 @@ from libc.math cimport NAN
 from libc.stdint cimport int32_t, int64_t
 
 from topkopt._blas cimport gemm
-from topkopt._losses cimport Labels, Loss
+from topkopt._losses cimport START, Labels, Loss
 from topkopt._real cimport real
-from topkopt._select cimport (axpy_row, combine_rows, replace_row, row_dot, spread_rows,
+from topkopt._select cimport (axpy_row, combine_rows, replace_row, scaled_dot, spread_rows,
                               without_row)
 
 cdef enum:
@@ -56,8 +56,8 @@ cdef class Examples:
         self.cost = cost
         self.square_norm = square_norm
         self.n_classes = n_classes
-        self.start = np.full(len(cost), NAN)
-        self.value_start = np.full(len(cost), NAN)
+        self.start = np.full((len(cost), START), NAN)
+        self.value_start = np.full((len(cost), START), NAN)
         self.scratch = np.empty(2 * n_classes + loss.work_size(n_classes) + 1)
 
     cdef Labels labels(self, Py_ssize_t i) noexcept nogil:
@@ -70,11 +70,11 @@ cdef class Examples:
         prefetch(&self.label_start[i], 1)
         prefetch(&self.square_norm[i], 1)
         prefetch(&self.cost[i], 1)
-        prefetch(&self.start[i], 1)
+        prefetch(&self.start[i, 0], 1)
 
     cdef void step(self, Py_ssize_t i, const double* q, double* v, double* work) noexcept nogil:
         self.loss.row_prox(q, self.labels(i), self.n_classes,
-                           self.square_norm[i] * self.cost[i], v, &self.start[i], work)
+                           self.square_norm[i] * self.cost[i], v, &self.start[i, 0], work)
 
 
 # The change of a dual block: dense in d, and as a list of its non-zero entries when they are few.
@@ -258,19 +258,23 @@ def sparse_epoch(Examples examples, const real[::1] data, const integer[::1] ind
 cdef void add_row(Examples examples, Py_ssize_t i, const real* s, const real* a,
                   Sums* sums) noexcept nogil:
     cdef Py_ssize_t j, m = examples.n_classes
-    cdef double* scores = &examples.scratch[0]
-    cdef double* v = scores + m
+    cdef double* v = &examples.scratch[0]
+    cdef double* work = v + m
+    cdef const double* scores = work
     cdef double cost = examples.cost[i]
     cdef Labels y = examples.labels(i)
     if cost == 0.0:
         return
-    for j in range(m):
-        scores[j] = s[j]
-        v[j] = -a[j] / cost
-    sums.inner -= cost * row_dot(scores, v, m)
-    sums.losses += cost * examples.loss.row_value(scores, y, m, &examples.value_start[i], v + m)
+    if real is double:
+        scores = s
+    else:
+        for j in range(m):
+            work[j] = s[j]
+        work += m
+    sums.inner -= cost * scaled_dot(s, a, -1.0 / cost, m, v)
+    sums.losses += cost * examples.loss.row_value(scores, y, m, &examples.value_start[i, 0], work)
     if examples.loss.convex:
-        sums.conjugates += cost * examples.loss.row_conjugate(v, y, m, v + m)
+        sums.conjugates += cost * examples.loss.row_conjugate(v, y, m, work)
 
 
 def dense_sums(Examples examples, const real[:, :] x, const real[:, ::1] w,

@@ -10,7 +10,7 @@ cdef struct Threshold:
     double offset
 
 # Memory for a whole call, from NumPy because it asks for large pages: to fault in small ones
-# takes longer than to project a long row.
+# takes longer than to project a long row. At least 4 doubles, a padded row of one entry.
 cdef double[::1] scratch(Py_ssize_t size)
 
 cdef double row_max(const real* b, Py_ssize_t n) noexcept nogil
@@ -37,6 +37,10 @@ cdef void spread_rows(const real* x, Py_ssize_t n, const real* d, Py_ssize_t m,
 cdef void without_row(const real* s, double factor, const real* a, Py_ssize_t n,
                       double* q) noexcept nogil
 
+# OUT v = factor a; returns <s,v>
+cdef double scaled_dot(const real* s, const real* a, double factor, Py_ssize_t n,
+                       double* v) noexcept nogil
+
 # INOUT a: becomes -factor v. OUT d: its change, index (n + 1 entries): where that is not zero;
 # returns how often
 cdef Py_ssize_t replace_row(const double* v, double factor, Py_ssize_t n, real* a, real* d,
@@ -45,6 +49,9 @@ cdef Py_ssize_t replace_row(const double* v, double factor, Py_ssize_t n, real* 
 # OUT kept (n doubles, may be b): the entries above cut, minus shift, in order; returns how many
 cdef Py_ssize_t gather_above(const real* b, Py_ssize_t n, double cut, double shift,
                              double* kept) noexcept nogil
+
+# OUT x (n + 3 doubles, may be b): b - shift, followed by -inf up to a multiple of 4; returns that
+cdef Py_ssize_t pad_row(const real* b, Py_ssize_t n, double shift, double* x) noexcept nogil
 
 # OUT peaks (n / 4 + 8 doubles): maxima of a few entries each; returns how many
 cdef Py_ssize_t row_peaks(const real* b, Py_ssize_t n, double* peaks) noexcept nogil

@@ -18,6 +18,8 @@ cdef extern from "_rows.h" nogil:
     double clip_sum_f64(const double* b, Py_ssize_t n, double shift, double offset, double upper)
     Py_ssize_t gather_f32(const float* b, Py_ssize_t n, double cut, double shift, double* kept)
     Py_ssize_t gather_f64(const double* b, Py_ssize_t n, double cut, double shift, double* kept)
+    Py_ssize_t pad_f32(const float* b, Py_ssize_t n, double shift, double* x)
+    Py_ssize_t pad_f64(const double* b, Py_ssize_t n, double shift, double* x)
     Py_ssize_t peaks_f32(const float* b, Py_ssize_t n, double* peaks)
     Py_ssize_t peaks_f64(const double* b, Py_ssize_t n, double* peaks)
     Py_ssize_t gather_peaks_f32(const float* b, Py_ssize_t n, const double* peaks, double cut,
@@ -32,6 +34,8 @@ cdef extern from "_rows.h" nogil:
     void spread_f64(const double* x, Py_ssize_t n, const double* d, Py_ssize_t m, double* w)
     void without_f32(const float* s, double factor, const float* a, Py_ssize_t n, double* q)
     void without_f64(const double* s, double factor, const double* a, Py_ssize_t n, double* q)
+    double scaled_dot_f32(const float* s, const float* a, double factor, Py_ssize_t n, double* v)
+    double scaled_dot_f64(const double* s, const double* a, double factor, Py_ssize_t n, double* v)
     Py_ssize_t replace_f32(const double* v, double factor, Py_ssize_t n, float* a, float* d,
                            int32_t* index)
     Py_ssize_t replace_f64(const double* v, double factor, Py_ssize_t n, double* a, double* d,
@@ -41,7 +45,7 @@ cdef extern from "_rows.h" nogil:
 
 
 cdef double[::1] scratch(Py_ssize_t size):
-    return np.empty(max(size, 1))
+    return np.empty(max(size, 4))
 
 
 cdef double row_max(const real* b, Py_ssize_t n) noexcept nogil:
@@ -103,6 +107,14 @@ cdef void without_row(const real* s, double factor, const real* a, Py_ssize_t n,
         without_f64(s, factor, a, n, q)
 
 
+cdef double scaled_dot(const real* s, const real* a, double factor, Py_ssize_t n,
+                       double* v) noexcept nogil:
+    if real is float:
+        return scaled_dot_f32(s, a, factor, n, v)
+    else:
+        return scaled_dot_f64(s, a, factor, n, v)
+
+
 cdef Py_ssize_t replace_row(const double* v, double factor, Py_ssize_t n, real* a, real* d,
                             int32_t* index) noexcept nogil:
     if real is float:
@@ -117,6 +129,13 @@ cdef Py_ssize_t gather_above(const real* b, Py_ssize_t n, double cut, double shi
         return gather_f32(b, n, cut, shift, kept)
     else:
         return gather_f64(b, n, cut, shift, kept)
+
+
+cdef Py_ssize_t pad_row(const real* b, Py_ssize_t n, double shift, double* x) noexcept nogil:
+    if real is float:
+        return pad_f32(b, n, shift, x)
+    else:
+        return pad_f64(b, n, shift, x)
 
 
 cdef Py_ssize_t row_peaks(const real* b, Py_ssize_t n, double* peaks) noexcept nogil:

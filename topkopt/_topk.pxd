@@ -6,13 +6,14 @@ cdef enum TopKKind:
     TOPK_BETA = 1
     TOPK_LABEL = 2
 
-# Doubles of scratch for a row of n entries: TOPK_WORK * n
+# Doubles of scratch for a row of n entries: TOPK_WORK * n, and at least 4
 cdef enum:
     TOPK_WORK = 2
 
 # kind alpha: {0 <= x_j <= <1,x>/k, <1,x> <= radius}, radius = inf for the cone; beta:
 # {0 <= x_j <= radius/k, <1,x> <= radius}; label: the two of them with k - 1 in the cone.
-# OUT x (may be b). TEMP work. INOUT start: see _knapsack.pxd
+# OUT x (may be b). TEMP work. INOUT start: NULL, or
+# two numbers, the first NaN for no guess, that solve nearly the same row faster next time
 cdef void project_topk_row(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, double radius,
                            TopKKind kind, double bias, double* start,
                            double* work) noexcept nogil

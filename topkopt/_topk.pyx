@@ -16,16 +16,28 @@ from libc.math cimport INFINITY, fabs
 from topkopt._knapsack cimport biased_offset, capped_threshold, knapsack_threshold
 from topkopt._real cimport real
 from topkopt._select cimport (Threshold, clip_row, clipped_sum, fill_row, gather_above, heap_pop,
-                              heapify, row_max, scratch, strided_maxima)
+                              heapify, pad_row, row_max, scratch, strided_maxima)
 
 cdef enum:
     PARTS = 32         # of a list, whose maxima give a guess of its threshold
-    JUMPS = 8          # from piece to piece, before the path is followed merger by merger
+    FAR = 16           # sums of a solution between the largest entry and t
+    SHORT = 64         # rows that are looked at whole
+    JUMPS = 12          # from piece to piece, before the path is followed merger by merger
 
 
 cdef extern from "_rows.h" nogil:
-    void split_sums(const double* b, Py_ssize_t n, double low, double high, Py_ssize_t* n_upper,
-                    double* sum_upper, Py_ssize_t* n_middle, double* sum_middle)
+    # The entries, minus shift and offset, that are at least cap (upper), between 0 and cap
+    # (middle), or lower
+    ctypedef struct Piece:
+        double n_upper
+        double sum_upper
+        double least_upper
+        double n_middle
+        double sum_middle
+        double least_middle     # of all above 0
+        double most_middle      # of all below cap
+        double most_lower
+    Piece piece_at(const double* b, Py_ssize_t n, double offset, double cap)
 
 
 cdef double shifted_sum(const double* entries, Py_ssize_t m, double offset) noexcept nogil:
@@ -35,12 +47,13 @@ cdef double shifted_sum(const double* entries, Py_ssize_t m, double offset) noex
     return clipped_sum(entries, m, t, INFINITY)
 
 
-cdef inline double cap_on_piece(double sum_upper, Py_ssize_t n_upper, double sum_middle,
-                                Py_ssize_t n_middle, Py_ssize_t k, double bias,
+cdef inline double cap_on_piece(double sum_upper, double n_upper, double sum_middle,
+                                double inverse, double k, double bias,
                                 double shift) noexcept nogil:
-    cdef double rest = k - n_upper
-    return ((sum_upper + rest * sum_middle / n_middle + k * shift)
-            / (bias * k * k + n_upper + rest * rest / n_middle))
+    # inverse: 1 over the number of entries between
+    cdef double rest = k - n_upper, share = rest * inverse
+    return ((sum_upper + share * sum_middle + k * shift)
+            / (bias * k * k + n_upper + share * rest))
 
 
 cdef Threshold follow_path(double* heap, Py_ssize_t m, Py_ssize_t k, double bias, double shift,
@@ -59,7 +72,7 @@ cdef Threshold follow_path(double* heap, Py_ssize_t m, Py_ssize_t k, double bias
     sum_middle = top[k - 1]
     sum_upper -= sum_middle
     while True:
-        u = cap_on_piece(sum_upper, left, sum_middle, n_middle, k, bias, shift)
+        u = cap_on_piece(sum_upper, left, sum_middle, 1.0 / n_middle, k, bias, shift)
         u_left = INFINITY
         u_right = INFINITY
         if left > 0 and n_middle > k - left:
@@ -104,45 +117,52 @@ cdef Threshold follow_shortened(double* entries, Py_ssize_t m, Py_ssize_t k, dou
             return t
 
 
-cdef double smallest_from(const double* entries, Py_ssize_t m, double bound) noexcept nogil:
-    cdef double smallest = INFINITY
-    cdef Py_ssize_t j
-    for j in range(m):
-        smallest = min(smallest, entries[j] if entries[j] >= bound else INFINITY)
-    return smallest
-
-
-cdef bint jump_along_path(const double* entries, Py_ssize_t m, Py_ssize_t k, double bias,
-                          Threshold* t, double* cap) noexcept nogil:
-    # Solves on the piece that t and cap are on, moves there, and looks whether it is still the
-    # same piece. Returns whether that came to rest. INOUT t, cap: with the shift of the entries
-    cdef Py_ssize_t _, n_upper, n_middle, last_upper = -1, last_middle = -1
-    cdef double sum_upper, sum_middle, most, next_u, offset = t.offset, u = cap[0]
-    for _ in range(JUMPS):
-        split_sums(entries, m, offset, offset + u, &n_upper, &sum_upper, &n_middle, &sum_middle)
-        if n_upper == last_upper and n_middle == last_middle:
+cdef bint jump_along_path(const double* entries, Py_ssize_t m, Py_ssize_t k,
+                          double bias, double most, Threshold* t, double* cap) noexcept nogil:
+    # Solves on the piece that t and cap are on and moves there, until that is on the same piece.
+    # Returns whether it came to that. INOUT t, cap: a guess, the solution
+    # IN most: of cap
+    cdef double offset = t.offset, u = cap[0], last_u, move, total, inverse, slack
+    cdef Piece at
+    cdef int jump
+    cdef bint solved, near
+    for jump in range(JUMPS):
+        at = piece_at(entries, m, offset, u)
+        total = at.sum_upper + at.sum_middle + k * (t.shift + offset)
+        if total <= 0.0:    # and so is the sum of the k largest entries
             t.offset = offset
+            cap[0] = 0.0
+            return True
+        last_u = u
+        solved = at.n_upper < k if at.n_middle > 0 else at.n_upper == k
+        if at.n_middle > 0:
+            inverse = 1.0 / at.n_middle
+            if solved:
+                u = min(most, cap_on_piece(at.sum_upper, at.n_upper, at.sum_middle, inverse, k,
+                                           bias, t.shift + offset))
+            move = (at.sum_middle - (k - at.n_upper) * u) * inverse
+        elif solved:
+            # They share the cap, wherever t is between them and the others.
+            u = min(most, total / (bias * k * k + k))
+            move = min(0.0, at.least_upper - u)
+        elif at.n_upper < k:
+            move = at.most_lower - (k - at.n_upper) * u
+        else:
+            move = at.least_upper + (at.n_upper - k - 1) * u
+        if not (u > 0.0 and fabs(move) < INFINITY):
+            return False
+        # A far move has lost digits: it is followed by a short one.
+        near = fabs(move) <= FAR * (fabs(offset + move) + u)
+        slack = 2 * DBL_EPSILON * (fabs(offset) + fabs(move) + u)
+        if (solved and near and at.most_lower - move <= slack and at.least_middle - move >= -slack
+                and at.most_middle - move <= u + slack and at.least_upper - move >= u - slack):
+            t.offset = offset + move
             cap[0] = u
             return True
-        most = sum_upper + k * (t.shift + offset)
-        if n_middle == 0 and n_upper <= k and most <= 0.0:
-            cap[0] = 0.0    # the k largest entries have no positive sum
-            return True
-        if n_middle == 0 and n_upper == k:
-            # They share the cap, wherever t is between them and the others.
-            next_u = most / (bias * k * k + k)
-            if next_u > u:
-                offset = smallest_from(entries, m, offset + u) - next_u
-            u = next_u
-        elif n_middle == 0 or n_upper >= k:
-            return False
-        else:
-            u = cap_on_piece(sum_upper, n_upper, sum_middle, n_middle, k, bias, t.shift + offset)
-            offset += (sum_middle - (k - n_upper) * u) / n_middle
-        if not u > 0.0:
-            return False
-        last_upper = n_upper
-        last_middle = n_middle
+        if jump % 4 == 3:   # halfway, should it go round in a circle
+            move *= 0.5
+            u = 0.5 * u + 0.5 * last_u
+        offset += move
     return False
 
 
@@ -151,13 +171,39 @@ cdef Threshold free_cone(double* entries, Py_ssize_t m, Py_ssize_t k, double bia
                          double* cap) noexcept nogil:
     # Where the radius does not bind. INOUT cap: u, first a guess of it. TEMP entries, temp
     cdef Threshold t = guess
-    if jump_along_path(entries, m, k, bias, &t, cap):
+    if jump_along_path(entries, pad_row(<const double*>entries, m, 0.0, entries), k, bias, INFINITY, &t, cap):
         return t
     t.offset = biased_offset(entries, m, t.shift, bias, temp)
     cap[0] = shifted_sum(entries, m, t.offset) / k
     if (largest - t.shift) - t.offset <= cap[0]:  # no entry reaches its cap
         return t
     return follow_shortened(entries, m, k, bias, t.shift, temp, cap)
+
+
+cdef bint project_by_jumps(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, double radius,
+                           double bias, double largest, double* start,
+                           double* work) noexcept nogil:
+    # Returns whether it came to rest; only then is x written.
+    cdef Threshold t
+    cdef double most = radius / k, cap = min(most, largest)
+    t.shift = largest
+    t.offset = -2 * cap
+    if start != NULL and start[0] == start[0]:
+        t.offset = start[0]
+        cap = start[1]
+    if not jump_along_path(work, pad_row(b, n, t.shift, work), k, bias, most, &t, &cap):
+        return False
+    if -t.offset > FAR * k * cap > 0.0:
+        # Entries far below the largest lost digits when that was subtracted.
+        t.shift += t.offset
+        t.offset = 0.0
+        if not jump_along_path(work, pad_row(b, n, t.shift, work), k, bias, most, &t, &cap):
+            return False
+    if start != NULL:
+        start[0] = (t.shift - largest) + t.offset
+        start[1] = cap if cap > 0.0 else most
+    clip_row(b, x, n, t, 0.0, cap)
+    return True
 
 
 cdef void project_alpha_row(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, double radius,
@@ -169,13 +215,16 @@ cdef void project_alpha_row(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, 
     if largest <= 0.0 or radius == 0.0:  # even the k largest entries have no positive sum
         fill_row(x, n, 0.0)
         return
+    if (start != NULL or n <= SHORT) and project_by_jumps(b, x, n, k, radius, bias, largest, start,
+                                                          work):
+        return
     if cap > largest:  # entries that reach their cap leave the sum below this radius
         t.shift = largest if bias > 0.0 else 0.0  # t is 0 in most rows without a bias
         m = gather_above(b, n, -INFINITY, t.shift, work)
         t.offset = biased_offset(work, m, t.shift, bias, work + n)
         cap = shifted_sum(work, m, t.offset) / k
     else:
-        t = capped_threshold(b, n, cap, radius, start, work, &m)
+        t = capped_threshold(b, n, cap, radius, NULL, work, &m)
         # The sum of the k largest b - x: as long as it outweighs the bias, s should grow.
         rest = shifted_sum(work, m, t.offset + cap) + k * (t.shift + t.offset)
         binds = rest >= bias * k * radius
@@ -187,7 +236,7 @@ cdef void project_alpha_row(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, 
         t = free_cone(work, m, k, bias, largest, t, work + n, &cap)
         if k * cap > radius:
             cap = radius / k
-            t = capped_threshold(b, n, cap, radius, start, work, &m)
+            t = capped_threshold(b, n, cap, radius, NULL, work, &m)
     clip_row(b, x, n, t, 0.0, cap)
 
 
