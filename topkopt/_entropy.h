@@ -20,18 +20,20 @@ typedef struct {
     tk_lanes sum, slope, excess, curvature, capped;
 } tk_tallies;
 
-/* What is added up, element by element; below the cap only. */
+/* What is added up, element by element; below the cap only, and of the first `counted` elements. */
 typedef struct {
     double sum[TK_CHUNK], slope[TK_CHUNK], excess[TK_CHUNK], curvature[TK_CHUNK], capped[TK_CHUNK];
 } tk_terms;
 
-TK_INLINE void tk_tabulate(const double *restrict w, ptrdiff_t blocks, double cap, int exponential,
-                           tk_terms *restrict terms)
+TK_INLINE void tk_tabulate(const double *restrict w, ptrdiff_t blocks, ptrdiff_t counted, double cap,
+                           int exponential, tk_terms *restrict terms)
 {
     for (ptrdiff_t j = 0; j < blocks * TK_BLOCK; j++) {
         terms->sum[j] = w[j] < cap ? w[j] : 0.0;
         terms->capped[j] = w[j] < cap ? 0.0 : 1.0;
     }
+    for (ptrdiff_t j = counted > 0 ? counted : 0; j < blocks * TK_BLOCK; j++)
+        terms->sum[j] = terms->capped[j] = 0.0;
     if (exponential) /* w'' = w' = w, and the model of the root finder needs no excess */
         return;
     for (ptrdiff_t j = 0; j < blocks * TK_BLOCK; j++) {
@@ -91,9 +93,9 @@ TK_INLINE void tk_add_chunk(const tk_terms *terms, ptrdiff_t blocks, double cap,
     totals->capped += cap < INFINITY ? tk_sum(terms->capped, blocks) : 0.0;
 }
 
-/* IN b, OUT w = V(b - t) or e^(b - t). */
+/* IN b, OUT w = V(b - t) or e^(b - t); returns the totals of the first `counted`. */
 TK_INLINE tk_totals tk_entropy_pass_body(const double *b, double t, double cap, double *w,
-                                         ptrdiff_t n, int exponential)
+                                         ptrdiff_t n, ptrdiff_t counted, int exponential)
 {
     double x[TK_CHUNK], y[TK_CHUNK];
     tk_terms terms;
@@ -108,10 +110,12 @@ TK_INLINE tk_totals tk_entropy_pass_body(const double *b, double t, double cap, 
             for (ptrdiff_t c = 0; c < blocks; c++)
                 for (int l = 0; l < TK_BLOCK; l++)
                     y[c * TK_BLOCK + l] = tk_exp(x[c * TK_BLOCK + l]);
+        else if (counted < n) /* then the k largest are behind the others, which are parted too */
+            tk_v_parted_chunk(x, y, blocks);
         else
             tk_v_chunk(x, y, blocks);
         memcpy(w + i, y, (size_t)m * sizeof *y);
-        tk_tabulate(y, blocks, cap, exponential, &terms);
+        tk_tabulate(y, blocks, counted - i, cap, exponential, &terms);
         if (n <= TK_FEW)
             tk_add_chunk(&terms, blocks, cap, exponential, &totals);
         else
@@ -120,8 +124,38 @@ TK_INLINE tk_totals tk_entropy_pass_body(const double *b, double t, double cap, 
     return n <= TK_FEW ? totals : tk_finish(&tallies, exponential);
 }
 TK_DISPATCH(tk_totals, tk_entropy_pass,
-            (const double *b, double t, double cap, double *w, ptrdiff_t n, int exponential),
-            (b, t, cap, w, n, exponential))
+            (const double *b, double t, double cap, double *w, ptrdiff_t n, ptrdiff_t counted,
+             int exponential),
+            (b, t, cap, w, n, counted, exponential))
+
+/* The same in single precision and without a cap: a good guess at half the cost. */
+TK_INLINE tk_totals tk_entropy_guess_body(const double *b, double t, double *w, ptrdiff_t n,
+                                          ptrdiff_t counted)
+{
+    float x[TK_CHUNK], y[TK_CHUNK];
+    double v[TK_CHUNK];
+    tk_terms terms;
+    tk_totals totals = {0.0, 0.0, 0.0, 0.0, 0.0};
+    for (ptrdiff_t i = 0; i < n; i += TK_CHUNK) {
+        ptrdiff_t blocks, m = tk_chunk_length(i, n, &blocks);
+        for (ptrdiff_t j = 0; j < m; j++) {
+            const double d = b[i + j] - t;
+            x[j] = (float)(d < 1e30 ? d : 1e30);
+        }
+        for (ptrdiff_t j = m; j < blocks * TK_BLOCK; j++)
+            x[j] = -1e4f;
+        tk_v_chunkf(x, y, blocks);
+        for (ptrdiff_t j = 0; j < blocks * TK_BLOCK; j++)
+            v[j] = y[j];
+        memcpy(w + i, v, (size_t)m * sizeof *v);
+        tk_tabulate(v, blocks, counted - i, INFINITY, 0, &terms);
+        tk_add_chunk(&terms, blocks, INFINITY, 0, &totals);
+    }
+    return totals;
+}
+TK_DISPATCH(tk_totals, tk_entropy_guess,
+            (const double *b, double t, double *w, ptrdiff_t n, ptrdiff_t counted),
+            (b, t, w, n, counted))
 
 TK_INLINE double tk_v_moved(double w, double r)
 {
@@ -133,7 +167,7 @@ TK_INLINE double tk_v_moved(double w, double r)
 
 /* IN OUT w, which becomes V(V^-1(w) + r), |r| small, or w e^r. */
 TK_INLINE tk_totals tk_entropy_move_body(double *w, double r, double cap, ptrdiff_t n,
-                                         int exponential)
+                                         ptrdiff_t counted, int exponential)
 {
     double y[TK_CHUNK];
     tk_terms terms;
@@ -154,7 +188,7 @@ TK_INLINE tk_totals tk_entropy_move_body(double *w, double r, double cap, ptrdif
             for (ptrdiff_t j = 0; j < blocks * TK_BLOCK; j++)
                 y[j] = tk_v_moved(y[j], r);
         memcpy(w + i, y, (size_t)m * sizeof *y);
-        tk_tabulate(y, blocks, cap, exponential, &terms);
+        tk_tabulate(y, blocks, counted - i, cap, exponential, &terms);
         if (n <= TK_FEW)
             tk_add_chunk(&terms, blocks, cap, exponential, &totals);
         else
@@ -163,8 +197,8 @@ TK_INLINE tk_totals tk_entropy_move_body(double *w, double r, double cap, ptrdif
     return n <= TK_FEW ? totals : tk_finish(&tallies, exponential);
 }
 TK_DISPATCH(tk_totals, tk_entropy_move,
-            (double *w, double r, double cap, ptrdiff_t n, int exponential),
-            (w, r, cap, n, exponential))
+            (double *w, double r, double cap, ptrdiff_t n, ptrdiff_t counted, int exponential),
+            (w, r, cap, n, counted, exponential))
 
 /* sum of x log x over the entries 0 < x < sqrt(2); what rounding left below 0 counts as 0. */
 TK_INLINE double tk_x_log_x_body(const double *x, ptrdiff_t n)

@@ -18,6 +18,7 @@ short, move the values without evaluating V again (see `_entropy.h`).
 """
 from libc.float cimport DBL_EPSILON
 from libc.math cimport INFINITY, NAN, ceil, exp, fabs, fmax, fmin, isnan, log, log1p, sqrt
+from libc.string cimport memcpy
 
 from topkopt._lambert cimport lambertw_exp_derivative, lambertw_exp_scalar
 from topkopt._real cimport real
@@ -32,17 +33,23 @@ cdef extern from "_entropy.h" nogil:
         double curvature
         double capped
     tk_totals tk_entropy_pass(const double* b, double t, double cap, double* w, Py_ssize_t n,
-                              bint exponential)
+                              Py_ssize_t counted, bint exponential)
+    tk_totals tk_entropy_guess(const double* b, double t, double* w, Py_ssize_t n,
+                               Py_ssize_t counted)
     double tk_x_log_x(const double* x, Py_ssize_t n)
-    tk_totals tk_entropy_move(double* w, double r, double cap, Py_ssize_t n, bint exponential)
+    tk_totals tk_entropy_move(double* w, double r, double cap, Py_ssize_t n, Py_ssize_t counted,
+                              bint exponential)
 
 cdef enum:
     MAX_STEPS = 200          # a guard: a dozen is already exceptional,
     PATIENT_STEPS = 20       # and after so many the bracket is halved instead
     MAX_MOVES = 4            # short steps in a row; the second or third is already rounding
+    GUESSES = 2              # of a threshold, in single precision
     SAMPLE = 128
     SAMPLE_STEPS = 6
 
+# Below this, single precision loses the sum.
+cdef double TINY = 1e-30
 # Moving values over such a distance leaves a relative error of 1e-16, see `_entropy.h`.
 cdef double SHORT_STEP = 3e-4
 # After a step this short the next one would be below rounding.
@@ -63,14 +70,18 @@ cdef inline double model_step(double total, double v, double target) noexcept no
     return log(total / target) + v * (1 - target / total)
 
 
-cdef inline double curved_step(const tk_totals* s, double target) noexcept nogil:
-    """`model_step`, corrected by how much more the sum is curved than its model.
+cdef inline double excess_curvature(const tk_totals* s, double v) noexcept nogil:
+    """How much more the sum is curved than its model.
 
     In t, V^-1(F/m) is not linear but has the second derivative F''/S - 1/(1+v)^2 >= 0.
     """
+    return fmax(0, s.curvature / s.slope - 1 / ((1 + v) * (1 + v)))
+
+
+cdef inline double curved_step(const tk_totals* s, double target) noexcept nogil:
+    """`model_step`, corrected by the excess curvature."""
     cdef double v = s.excess / s.slope
-    cdef double step = model_step(s.sum, v, target)
-    cdef double bend = fmax(0, s.curvature / s.slope - 1 / ((1 + v) * (1 + v)))
+    cdef double step = model_step(s.sum, v, target), bend = excess_curvature(s, v)
     return 2 * step / (1 + sqrt(fmax(0, 1 - 2 * bend * step)))
 
 
@@ -173,7 +184,7 @@ cdef double search(const double* c, double* kept, double* w, Py_ssize_t n, doubl
     cdef bint may_give_up = patience >= 0 and cap < target
     cdef const double* active = c
     cdef Py_ssize_t size = n
-    cdef tk_totals s = tk_entropy_pass(c, t, cap, w, n, exponential)
+    cdef tk_totals s = tk_entropy_pass(c, t, cap, w, n, n, exponential)
     cdef int i, moves = 0
     for i in range(MAX_STEPS):
         s.capped += base
@@ -196,9 +207,9 @@ cdef double search(const double* c, double* kept, double* w, Py_ssize_t n, doubl
         if is_short(step, t) and active != c:
             active, size, base = c, n, 0
             t += step
-            s = tk_entropy_pass(active, t, cap, w, size, exponential)
+            s = tk_entropy_pass(active, t, cap, w, size, size, exponential)
         elif is_short(step, t) or (exponential and fabs(step) < 20 and low <= t + step <= high):
-            s = tk_entropy_move(w, -step, cap, size, exponential)
+            s = tk_entropy_move(w, -step, cap, size, size, exponential)
             t += step
             moves += is_short(step, t)
             if fabs(step) <= LAST_STEP or moves == MAX_MOVES:
@@ -215,28 +226,33 @@ cdef double search(const double* c, double* kept, double* w, Py_ssize_t n, doubl
                     low + inverse(DBL_EPSILON / 4 * target / n, exponential),
                     high + inverse(cap, exponential), &base)
                 active = kept
-            s = tk_entropy_pass(active, t, cap, w, size, exponential)
+            s = tk_entropy_pass(active, t, cap, w, size, size, exponential)
     if active != c:
-        tk_entropy_pass(c, t, cap, w, n, exponential)
+        tk_entropy_pass(c, t, cap, w, n, n, exponential)
     return t
 
 
-cdef double guess_from_sample(const double* c, double* w, Py_ssize_t n, double target, double t,
-                              bint exponential) noexcept nogil:
-    """A start for `search` from one entry in n/SAMPLE.  IN c, t: where to begin; TEMP w."""
-    cdef Py_ssize_t j, stride = n // SAMPLE
-    cdef double step, share = target / n * SAMPLE
+cdef double guess_from_sample(const double* c, double* w, Py_ssize_t n, double target,
+                              double t) noexcept nogil:
+    """A start for `search` from one entry in n/SAMPLE, or all.  IN c, t: where to begin; TEMP w."""
+    cdef Py_ssize_t j, stride = 1 if n < 4 * SAMPLE else n // SAMPLE
+    cdef Py_ssize_t size = n if stride == 1 else SAMPLE
+    cdef const double* sample = c
+    cdef double step, share = target / n * size
     cdef tk_totals s
     cdef int _
-    for j in range(SAMPLE):
-        w[j] = c[j * stride]
-    for _ in range(SAMPLE_STEPS):
-        s = tk_entropy_pass(w, t, INFINITY, w + SAMPLE, SAMPLE, exponential)
-        if s.sum == 0:
+    if stride > 1:
+        for j in range(size):
+            w[j] = c[j * stride]
+        sample = w
+        w += size
+    for _ in range(GUESSES if stride == 1 else SAMPLE_STEPS):
+        s = tk_entropy_guess(sample, t, w, size, size)
+        if s.sum < TINY:
             break
         step = curved_step(&s, share)
         t += step
-        if fabs(step) < 0.1:
+        if fabs(step) < 0.01:
             break
     return t
 
@@ -248,8 +264,9 @@ cdef double search_free(const double* c, double* kept, double* w, Py_ssize_t n, 
     cdef double low = first if cap >= target else -INFINITY
     cdef double high = -inverse(target / n, exponential)
     cdef double t = first if isnan(start) else start
-    if isnan(start) and n >= 4 * SAMPLE and cap >= target:
-        t = guess_from_sample(c, w, n, target, t, exponential)
+    # Exponentials only scale with t: the first step is exact, whatever the start.
+    if isnan(start) and cap >= target and not exponential:
+        t = guess_from_sample(c, w, n, target, t)
     return search(c, kept, w, n, target, cap, low, high, clipped(t, low, high),
                   0 if isnan(start) else 3, give_up, exponential)
 
@@ -343,10 +360,12 @@ cdef double FAR = 600
 
 
 cdef struct Model:
-    # k c(t) = m V(a - t) near t0, with `capped` of the k largest, of sum `top_sum`, at the cap
+    # k c(t) = m V(a - t) near t0, with `capped` of the k largest, of sum `top_sum`, at the cap;
+    # the argument has the second derivative `bend` there, see excess_curvature
     double m
     double a
     double t0
+    double bend
     double k
     double capped
     double top_sum
@@ -378,6 +397,7 @@ cdef Py_ssize_t find_cap(const double* u, Py_ssize_t k, tk_totals* below,
         below.sum += u[i]
         below.slope += slope
         below.excess += u[i] * slope
+        below.curvature += slope / ((1 + u[i]) * (1 + u[i]))
         i += 1
         if i == k or u[i] >= below.sum / i:
             return i
@@ -422,56 +442,112 @@ cdef State evaluate(Model* q, const double* top, const double* u, tk_totals rest
     q.t0 = t
     q.a = t + inverse(v, False)
     q.m = rest.sum / v * (q.k / below)
+    q.bend = excess_curvature(&rest, v)
     return combine(q, rest.sum / below, rest.slope / below, t)
 
 
 cdef double solve_model(const Model* q, double t, double* low, double* high) noexcept nogil:
     """About the t at which the model reaches alpha.  t: start, INOUT low, high: bracket."""
-    cdef double v, step
+    cdef double v, step, away, rate
     cdef State s
     cdef int _
     for _ in range(MAX_STEPS):
-        v = lambertw_exp_scalar(q.a - t)
+        # Of the two curves with this bend the one that keeps falling
+        away = t - q.t0
+        if away > 0:
+            rate = 1 / (1 + 0.5 * q.bend * away)
+            v = lambertw_exp_scalar((q.a - q.t0) - away * rate)
+            rate *= rate
+        else:
+            rate = 1 - q.bend * away
+            v = lambertw_exp_scalar((q.a - q.t0) - away * (1 - 0.5 * q.bend * away))
         if v == 0:
             high[0] = t
             t = low[0] + (high[0] - low[0]) / 2
             continue
-        s = combine(q, q.m * v / q.k, q.m * lambertw_exp_derivative(v) / q.k, t)
+        s = combine(q, q.m * v / q.k, rate * q.m * lambertw_exp_derivative(v) / q.k, t)
         if s.residual > 0:
             low[0] = fmax(low[0], t)
         else:
             high[0] = fmin(high[0], t)
         step = model_residual_step(&s, q.alpha)
-        if is_short(step, t) or fabs(step) <= 1e-3 * fabs(t - q.t0):
+        if is_short(step, t) or fabs(step) <= 1e-3 * fabs(away) * (1 + fabs(away)):
             return t + step
         t = within(t + step, low[0], high[0])
     return t
 
 
-cdef double find_topk_cap(const double* c, double* w, Py_ssize_t n, const double* top, double* u,
-                          Py_ssize_t k, double alpha, double shift, double* t) noexcept nogil:
+cdef void sort_branches(double* c, double* place, Py_ssize_t n, double split,
+                        double* temp) noexcept nogil:
+    """Moves the entries from `split` on behind the others: fewer blocks need both branches of V.
+
+    INOUT c, and place along with it.  TEMP temp: 2 n.
+    """
+    cdef Py_ssize_t j, low = 0, high = 0
+    cdef double* where = temp + n
+    cdef double entry, its_place
+    for j in range(n):
+        entry = c[j]
+        its_place = place[j]
+        temp[high] = entry
+        where[high] = its_place
+        c[low] = entry
+        place[low] = its_place
+        high += entry >= split
+        low += entry < split
+    memcpy(c + low, temp, high * sizeof(double))
+    memcpy(place + low, where, high * sizeof(double))
+
+
+cdef double guess_threshold(Model* q, const double* c, double* w, Py_ssize_t m, double low,
+                            double high) noexcept nogil:
+    """About the t of `find_topk_cap`, from single precision.  TEMP w."""
+    cdef double t = low, last, model_low, model_high
+    cdef Py_ssize_t k = <Py_ssize_t> q.k
+    cdef tk_totals rest
+    cdef int _
+    for _ in range(GUESSES):
+        rest = tk_entropy_guess(c, t, w, m + k, m)
+        if rest.sum + w[m] < TINY:
+            break
+        evaluate(q, c + m, w + m, rest, t)
+        model_low = low
+        model_high = high
+        last = t
+        t = clipped(solve_model(q, t, &model_low, &model_high), low, high)
+        if fabs(t - last) < 0.01:
+            break
+    return t
+
+
+cdef double find_topk_cap(double* c, double* place, double* w, Py_ssize_t m, Py_ssize_t k,
+                          double alpha, double shift, double* t) noexcept nogil:
     """The cap alpha s/k at the solution; 0 if the threshold is not below FAR.
 
-    IN c: entries minus shift, -inf for the k largest; top: those, ascending, top[0] = 0.
-    OUT w, u: V(c - t), V(top - t).  INOUT t: start and solution.
+    INOUT c: entries minus shift, the m smaller ones (reordered, with place) and behind them the k
+    largest, ascending from 0.  OUT w: V(c - t).  INOUT t: start and solution.  TEMP w[:2 m]
     """
     cdef Model q
     cdef State s
     cdef tk_totals rest
     cdef double low, high, model_low, model_high, step
     cdef int i, moves = 0
+    cdef const double* top = c + m
+    cdef const double* u = w + m
     q.k = k
     q.alpha = alpha
     q.mu = 0
     q.shift = shift
-    bound_topk(&q, top, n, &low, &high)
+    bound_topk(&q, top, m + k, &low, &high)
     if low >= FAR:
         return 0
     cdef bint far = high > FAR
     high = fmin(high, FAR)
-    t[0] = low if isnan(t[0]) else clipped(t[0], low, high)
-    rest = tk_entropy_pass(c, t[0], INFINITY, w, n, False)
-    tk_entropy_pass(top, t[0], INFINITY, u, k, False)
+    if isnan(t[0]):
+        t[0] = guess_threshold(&q, c, w, m, low, high)
+    t[0] = clipped(t[0], low, high)
+    sort_branches(c, place, m, t[0] + 1, w)
+    rest = tk_entropy_pass(c, t[0], INFINITY, w, m + k, m, False)
     for i in range(MAX_STEPS):
         s = evaluate(&q, top, u, rest, t[0])
         if fabs(s.residual) <= DBL_EPSILON * k * s.cap:
@@ -485,8 +561,7 @@ cdef double find_topk_cap(const double* c, double* w, Py_ssize_t n, const double
             far = False
         step = model_residual_step(&s, alpha)
         if is_short(step, t[0]):
-            rest = tk_entropy_move(w, -step, INFINITY, n, False)
-            tk_entropy_move(u, -step, INFINITY, k, False)
+            rest = tk_entropy_move(w, -step, INFINITY, m + k, m, False)
             t[0] += step
             moves += 1
             if fabs(step) <= LAST_STEP or moves == MAX_MOVES:
@@ -500,8 +575,7 @@ cdef double find_topk_cap(const double* c, double* w, Py_ssize_t n, const double
                 t[0] = FAR
             else:
                 t[0] = within(t[0] if i < PATIENT_STEPS else NAN, low, high)
-            rest = tk_entropy_pass(c, t[0], INFINITY, w, n, False)
-            tk_entropy_pass(top, t[0], INFINITY, u, k, False)
+            rest = tk_entropy_pass(c, t[0], INFINITY, w, m + k, m, False)
     return s.cap
 
 
@@ -522,6 +596,7 @@ cdef void bound_topk(Model* q, const double* top, Py_ssize_t n, double* low,
         q.mu += top[j] / k
     q.m = k
     q.a = 0
+    q.bend = 0
     q.t0 = low[0]
     q.capped = 0
     model_high = high[0]
@@ -529,17 +604,18 @@ cdef void bound_topk(Model* q, const double* top, Py_ssize_t n, double* low,
     q.mu = 0
 
 
-cdef double find_softmax_cap(const double* c, double* w, Py_ssize_t n, const double* top, double* u,
-                             Py_ssize_t k, double shift, double* t, double* unit) noexcept nogil:
-    """The same for alpha = 0, with w, u and the cap multiplied by `unit`.
+cdef double find_softmax_cap(const double* c, double* w, Py_ssize_t m, Py_ssize_t k, double shift,
+                             double* t, double* unit) noexcept nogil:
+    """The same for alpha = 0, with w and the cap multiplied by `unit`.
 
     Exponentials only scale with t, so one pass finds the capped entries for all t; then
     log(s/(1 - s)) = log(k cap) + shift + sum(mu)/k.
     """
     cdef double cap, odds, mu = 0
     cdef Py_ssize_t j, below
-    cdef tk_totals rest = tk_entropy_pass(c, 0, INFINITY, w, n, True)
-    tk_entropy_pass(top, 0, INFINITY, u, k, True)
+    cdef const double* top = c + m
+    cdef const double* u = w + m
+    cdef tk_totals rest = tk_entropy_pass(c, 0, INFINITY, w, m + k, m, True)
     below = find_cap(u, k, &rest, True)
     cap = rest.sum / below
     for j in range(below, k):
@@ -554,33 +630,43 @@ cdef double find_softmax_cap(const double* c, double* w, Py_ssize_t n, const dou
 cdef double prox_topk_entropy_row(const real* b, real* x, Py_ssize_t n, double alpha, Py_ssize_t k,
                                   double start, double* work) noexcept nogil:
     cdef double* c = work
-    cdef double* w = work + n
-    cdef double* top = work + 2 * n
-    cdef double* u = work + 3 * n
-    cdef double* place = work + 4 * n
-    cdef double shift, t, unit = alpha, cap = 0
-    cdef Py_ssize_t j
-    select_top(b, n, k, top, place)
+    cdef double* place = work + n
+    cdef double* w = work + 2 * n
+    cdef double* top = work + 3 * n
+    cdef double* where = work + 4 * n
+    cdef double shift, t, entry, unit = alpha, cap = 0
+    cdef Py_ssize_t j, m = 0
+    select_top(b, n, k, top, where)
     shift = top[0]
     if shift == -INFINITY:      # s/k > 0 needs k entries
         for j in range(n):
             x[j] = 0
         return NAN
     for j in range(n):
-        c[j] = b[j] - shift
+        w[j] = b[j] - shift
     for j in range(k):
-        top[j] -= shift
-        c[<Py_ssize_t> place[j]] = -INFINITY
+        w[<Py_ssize_t> where[j]] = -INFINITY
+    for j in range(n):
+        entry = w[j]
+        c[m] = entry
+        place[m] = <double> j
+        m += entry > -INFINITY
+    for j in range(k):
+        c[m + j] = top[j] - shift
+        place[m + j] = where[j]
     t = start - shift
     if alpha > 0:
-        cap = find_topk_cap(c, w, n, top, u, k, alpha, shift, &t)
+        cap = find_topk_cap(c, place, w, m, k, alpha, shift, &t)
     if cap == 0:
         # No quadratic term, or one that is below rounding because s < k n e^-FAR/alpha.
-        cap = find_softmax_cap(c, w, n, top, u, k, shift, &t, &unit)
-    for j in range(n):
-        x[j] = <real> (min(w[j], cap) / unit)
-    for j in range(k):
-        x[<Py_ssize_t> place[j]] = <real> (min(u[j], cap) / unit)
+        cap = find_softmax_cap(c, w, m, k, shift, &t, &unit)
+    if m + k < n:
+        for j in range(n):
+            x[j] = 0
+    for j in range(m + k):
+        w[j] = min(w[j], cap) / unit
+    for j in range(m + k):
+        x[<Py_ssize_t> place[j]] = <real> w[j]
     return shift + t
 
 

@@ -135,27 +135,42 @@ TK_INLINE int tk_branches(const double *t, ptrdiff_t blocks)
     return above == 0 ? 1 : below == 0 ? 2 : 3;
 }
 
-/* IN t, OUT w, both blocks * TK_BLOCK long. */
+/* IN t, OUT w, both blocks * TK_BLOCK long. Blocks before high_start need the low branch only, blocks
+ * from low_end on the high one only. */
+TK_INLINE void tk_v_blocks(const double *restrict t, double *restrict w, ptrdiff_t blocks,
+                           ptrdiff_t high_start, ptrdiff_t low_end)
+{
+    for (ptrdiff_t b = 0; b < low_end; b++)
+        for (int i = 0; i < TK_BLOCK; i++)
+            w[b * TK_BLOCK + i] = tk_v_low(t[b * TK_BLOCK + i]);
+    for (ptrdiff_t b = low_end; b < blocks; b++)
+        for (int i = 0; i < TK_BLOCK; i++) {
+            const double high = tk_v_high(t[b * TK_BLOCK + i]);
+            w[b * TK_BLOCK + i] = t[b * TK_BLOCK + i] >= 1.0 ? high : 0.0;
+        }
+    for (ptrdiff_t b = high_start; b < low_end; b++)
+        for (int i = 0; i < TK_BLOCK; i++) {
+            const double x = t[b * TK_BLOCK + i];
+            const double high = tk_v_high(x);
+            w[b * TK_BLOCK + i] = x >= 1.0 ? high : w[b * TK_BLOCK + i];
+        }
+}
+
 TK_INLINE void tk_v_chunk(const double *restrict t, double *restrict w, ptrdiff_t blocks)
 {
     const int branches = tk_branches(t, blocks);
-    if (branches != 2)
-        for (ptrdiff_t b = 0; b < blocks; b++)
-            for (int i = 0; i < TK_BLOCK; i++)
-                w[b * TK_BLOCK + i] = tk_v_low(t[b * TK_BLOCK + i]);
-    if (branches == 2)
-        for (ptrdiff_t b = 0; b < blocks; b++)
-            for (int i = 0; i < TK_BLOCK; i++) {
-                const double high = tk_v_high(t[b * TK_BLOCK + i]);
-                w[b * TK_BLOCK + i] = t[b * TK_BLOCK + i] >= 1.0 ? high : 0.0;
-            }
-    if (branches == 3)
-        for (ptrdiff_t b = 0; b < blocks; b++)
-            for (int i = 0; i < TK_BLOCK; i++) {
-                const double x = t[b * TK_BLOCK + i];
-                const double high = tk_v_high(x);
-                w[b * TK_BLOCK + i] = x >= 1.0 ? high : w[b * TK_BLOCK + i];
-            }
+    tk_v_blocks(t, w, blocks, branches == 1 ? blocks : 0, branches == 2 ? 0 : blocks);
+}
+
+/* The same, worth its decisions where small t stand before large ones. */
+TK_INLINE void tk_v_parted_chunk(const double *restrict t, double *restrict w, ptrdiff_t blocks)
+{
+    ptrdiff_t low_end = blocks, high_start = 0;
+    while (low_end > 0 && tk_branches(t + (low_end - 1) * TK_BLOCK, 1) == 2)
+        low_end--;
+    while (high_start < low_end && tk_branches(t + high_start * TK_BLOCK, 1) == 1)
+        high_start++;
+    tk_v_blocks(t, w, blocks, high_start, low_end);
 }
 
 /* Elements of the chunk that starts at i, and the blocks that hold them. */
