@@ -964,3 +964,59 @@ def test_a_step_after_a_far_one(kind, m):
         far = near.copy()
         far[0] = own
         np.testing.assert_allclose(last_step(far, near), last_step(near), rtol=0, atol=1e-14)
+
+
+def _varied_rows(rng, m):
+    # Each differs from the one before in another way: anew, slightly, rounded, equal, larger or
+    # smaller, one entry far above the others.
+    row = rng.standard_normal(m)
+    for change in rng.integers(6, size=12):
+        if change == 0:
+            row = rng.standard_normal(m) * 10.0 ** rng.uniform(-6, 6)
+        elif change == 1:
+            row = row + 0.1 * rng.standard_normal(m)
+        elif change == 2:
+            row = np.round(2 * row) / 2
+        elif change == 3:
+            row = np.full(m, rng.standard_normal())
+        elif change == 4:
+            row = row * 10.0 ** rng.uniform(-3, 3)
+        else:
+            row = row.copy()
+            row[rng.integers(m)] += 10.0 ** rng.uniform(-2, 8)
+        yield row
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("smoothing", [0.0, 0.01, 1.0])
+@pytest.mark.parametrize("kind", ["alpha", "beta", "label"])
+def test_steps_and_values_do_not_depend_on_earlier_ones(kind, smoothing, seed):
+    rng = np.random.default_rng(seed)
+    for m in (2, 7, 26, 65, 200):
+        loss = losses.TopKHinge(int(rng.integers(1, m)), kind, smoothing=smoothing)
+        cost = 10.0 ** rng.uniform(-3, 3, 1)
+        own = rng.integers(m)
+
+        def fresh(loss=loss, cost=cost, own=own, m=m):
+            return _sdca.Examples(loss, np.array([own]), np.array([0, 1]), cost, np.ones(1), m)
+
+        def step_and_value(examples, row):
+            x, dual = np.ones((1, 1)), np.zeros_like(row)
+            value = _sdca.dense_sums(examples, x, row, dual, 1)[0]
+            _sdca.dense_epoch(examples, x, row.copy(), dual, np.array([0]), 1)
+            return dual, value
+
+        warm = fresh()
+        for scores in _varied_rows(rng, m):
+            row = scores[None]
+            dual, value = step_and_value(warm, row)
+            cold_dual, cold_value = step_and_value(fresh(), row)
+            largest = 1.0 + np.abs(row - row[0, own]).max()
+            unit = np.finfo(float).eps * cost[0] * max(1.0, largest / (cost[0] + smoothing))
+            others = np.arange(m) != own
+            np.testing.assert_allclose(
+                dual[0, others], cold_dual[0, others], rtol=0, atol=40 * unit
+            )
+            # each of m entries has its rounding
+            slack = (40 + 4 * m) * np.finfo(float).eps * cost[0] * largest
+            assert abs(value - cold_value) <= slack

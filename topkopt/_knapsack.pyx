@@ -220,14 +220,21 @@ cdef bint threshold_near(const real* b, Py_ssize_t n, double cap, double total, 
     # Looks only at the entries from a little below a guess of the root, and relative to it.
     # Returns whether these were enough. OUT t, work, n_kept: as in capped_threshold
     # Of short rows all entries: those that settle early cost less than a second search.
-    cdef double margin = 0.5 * min(cap, total) if n > SHORT else FAR * total
-    t.shift = guess
-    n_kept[0] = gather_above(b, n, guess - margin, guess, work)
-    if not n_kept[0] * cap > total:
-        return False
-    t.offset = fix_capped(work, n_kept[0], cap, total, 0.0, 0.0, work + n)
-    # Relative to a guess far below the root, entries near the root would have lost digits.
-    return -margin <= t.offset <= FAR * total
+    cdef double short_way = min(cap, total)
+    cdef double margin = 0.5 * short_way if n > SHORT else FAR * total
+    cdef int _
+    for _ in range(2):
+        t.shift = guess
+        n_kept[0] = gather_above(b, n, guess - margin, guess, work)
+        if not n_kept[0] * cap > total:
+            return False
+        t.offset = fix_capped(work, n_kept[0], cap, total, 0.0, 0.0, work + n)
+        if not t.offset >= -margin:
+            return False
+        if fabs(t.offset) <= short_way:
+            break
+        guess += t.offset   # relative to a guess so far off, entries lost digits
+    return True
 
 
 cdef Threshold capped_threshold(const real* b, Py_ssize_t n, double cap, double total,

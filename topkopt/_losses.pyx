@@ -146,6 +146,9 @@ cdef double largest_sum(const double* h, Py_ssize_t n, Py_ssize_t k, double larg
         t = row_sum(h, n) / n
     for j in range(LOOKS):
         now = look_around(h, n, t)
+        if now.below == -INFINITY and now.n_from == n and fabs(t) > 2 * fabs(now.above):
+            t = now.above       # from far below all of them, sums lose digits
+            continue
         if now.n_above <= k <= now.n_from:
             start[0] = t - largest
             if now.n_from == k < n:     # the middle of the gap
@@ -447,7 +450,7 @@ cdef class TopKHinge(MaxMargin):
         if kind not in _TOPK_KINDS:
             raise ValueError(f"kind must be one of {', '.join(_TOPK_KINDS)}, got {kind!r}.")
         self.k = _validation.check_k(k, np.iinfo(np.intp).max, "the number of other classes")
-        self.kind = kind
+        self.kind = str(kind)   # NumPy has strings of its own
         self.code = <TopKKind><int>_TOPK_KINDS.index(kind)
         self.smoothing = _validation.check_scalar(smoothing, "smoothing")
 
@@ -565,7 +568,7 @@ cdef class WeightedTopKHinge(MaxMargin):
         self.weights = tuple(np.asarray(self.w).tolist())
         self.label = label
         self.smoothing = _validation.check_scalar(smoothing, "smoothing")
-        self.envelope = envelope
+        self.envelope = str(envelope)
         self.all_slots = envelope == "all"
 
     def _parameters(self):

@@ -149,6 +149,11 @@ TK_INLINE ptrdiff_t peak_depth(ptrdiff_t n)
                 high[n_high] = p;                                                                \
                 n_high += peaks[p] > cut;                                                        \
             }                                                                                    \
+            if (2 * n_high > ROWS_HIGH) { /* as well all of them */                              \
+                const ptrdiff_t first = (end - 1) / ROWS_HIGH * ROWS_HIGH * depth;               \
+                m += gather_##NAME##_body(b + first, end * depth - first, cut, shift, kept + m); \
+                continue;                                                                        \
+            }                                                                                    \
             for (ptrdiff_t h = 0; h < n_high; h++) {                                             \
                 const REAL *v = b + high[h] / ROWS_PEAKS * block + high[h] % ROWS_PEAKS;         \
                 for (ptrdiff_t e = 0; e < block; e += ROWS_PEAKS) {                              \

@@ -20,6 +20,7 @@ from topkopt._select cimport (Threshold, clip_row, clipped_sum, fill_row, gather
 
 cdef enum:
     PARTS = 32         # of a list, whose maxima give a guess of its threshold
+    ROOM = 3           # for the padding of a list
     FAR = 16           # sums of a solution between the largest entry and t
     SHORT = 64         # rows that are looked at whole
     JUMPS = 12          # from piece to piece, before the path is followed merger by merger
@@ -94,29 +95,6 @@ cdef Threshold follow_path(double* heap, Py_ssize_t m, Py_ssize_t k, double bias
     return t
 
 
-cdef Threshold follow_shortened(double* entries, Py_ssize_t m, Py_ssize_t k, double bias,
-                                double shift, double* temp, double* cap) noexcept nogil:
-    # As follow_path, on a list that holds only entries near t or above it. The maxima of parts
-    # tell about where t is. TEMP temp: m
-    cdef Threshold t
-    cdef double cut
-    cdef Py_ssize_t n_few, parts = PARTS + 2 * k // PARTS * PARTS
-    if 4 * parts > m:
-        return follow_path(entries, m, k, bias, shift, temp, cap)
-    strided_maxima(entries, m, parts, temp)
-    t = follow_path(temp, parts, k, bias, shift, temp + parts, cap)
-    while True:
-        # Without entries that should be there t is too small, never too large: one more round
-        # with those above it is enough.
-        cut = t.offset - DBL_EPSILON * fabs(t.offset)
-        n_few = gather_above(<const double*>entries, m, cut, 0.0, temp)
-        if 2 * n_few > m or n_few < k:
-            return follow_path(entries, m, k, bias, shift, temp, cap)
-        t = follow_path(temp, n_few, k, bias, shift, temp + n_few, cap)
-        if t.offset >= cut:
-            return t
-
-
 cdef bint jump_along_path(const double* entries, Py_ssize_t m, Py_ssize_t k,
                           double bias, double most, Threshold* t, double* cap) noexcept nogil:
     # Solves on the piece that t and cap are on and moves there, until that is on the same piece.
@@ -128,6 +106,9 @@ cdef bint jump_along_path(const double* entries, Py_ssize_t m, Py_ssize_t k,
     cdef bint solved, near
     for jump in range(JUMPS):
         at = piece_at(entries, m, offset, u)
+        if at.most_lower == -INFINITY and at.least_middle > FAR * u:
+            offset += at.least_middle   # from far below all of them, sums lose digits
+            continue
         total = at.sum_upper + at.sum_middle + k * (t.shift + offset)
         if total <= 0.0:    # and so is the sum of the k largest entries
             t.offset = offset
@@ -142,9 +123,11 @@ cdef bint jump_along_path(const double* entries, Py_ssize_t m, Py_ssize_t k,
                                            bias, t.shift + offset))
             move = (at.sum_middle - (k - at.n_upper) * u) * inverse
         elif solved:
-            # They share the cap, wherever t is between them and the others.
+            # They share the cap, wherever t is between them and the others: not at the edge.
             u = min(most, total / (bias * k * k + k))
             move = min(0.0, at.least_upper - u)
+            if move < 0.0:
+                move -= 0.5 * max(0.0, min(u, move - at.most_lower))
         elif at.n_upper < k:
             move = at.most_lower - (k - at.n_upper) * u
         else:
@@ -166,18 +149,44 @@ cdef bint jump_along_path(const double* entries, Py_ssize_t m, Py_ssize_t k,
     return False
 
 
-cdef Threshold free_cone(double* entries, Py_ssize_t m, Py_ssize_t k, double bias,
-                         double largest, Threshold guess, double* temp,
-                         double* cap) noexcept nogil:
-    # Where the radius does not bind. INOUT cap: u, first a guess of it. TEMP entries, temp
+cdef Threshold solve_cone(double* entries, Py_ssize_t m, Py_ssize_t k, double bias,
+                          Threshold guess, double* temp, double* cap) noexcept nogil:
+    # INOUT cap: u, first a guess of it. TEMP entries (m + 3), temp (m)
     cdef Threshold t = guess
-    if jump_along_path(entries, pad_row(<const double*>entries, m, 0.0, entries), k, bias, INFINITY, &t, cap):
+    if jump_along_path(entries, pad_row(<const double*>entries, m, 0.0, entries), k, bias,
+                       INFINITY, &t, cap):
         return t
     t.offset = biased_offset(entries, m, t.shift, bias, temp)
     cap[0] = shifted_sum(entries, m, t.offset) / k
-    if (largest - t.shift) - t.offset <= cap[0]:  # no entry reaches its cap
+    if row_max(<const double*>entries, m) - t.offset <= cap[0]:  # no entry reaches its cap
         return t
-    return follow_shortened(entries, m, k, bias, t.shift, temp, cap)
+    return follow_path(entries, m, k, bias, t.shift, temp, cap)
+
+
+cdef Threshold free_cone(double* entries, Py_ssize_t m, Py_ssize_t k, double bias,
+                         Threshold guess, double* temp, double* cap) noexcept nogil:
+    # Where the radius does not bind: as solve_cone, on a list that holds only entries near t or
+    # above it. The maxima of parts tell about where t is.
+    cdef Threshold t = guess
+    cdef double cut, u = cap[0]
+    cdef Py_ssize_t n_few, parts = PARTS + 2 * k // PARTS * PARTS
+    if 4 * parts > m:
+        return solve_cone(entries, m, k, bias, guess, temp, cap)
+    strided_maxima(entries, m, parts, temp)
+    t = solve_cone(temp, parts, k, bias, t, temp + parts, &u)
+    while u > 0.0:
+        cap[0] = u
+        # Without entries that should be there t is too small, never too large: one more round
+        # with those above it is enough.
+        cut = t.offset - DBL_EPSILON * fabs(t.offset)
+        n_few = gather_above(<const double*>entries, m, cut, 0.0, temp)
+        if 2 * n_few + ROOM > m or n_few < k:
+            break
+        t = solve_cone(temp, n_few, k, bias, t, temp + n_few + ROOM, &u)
+        if t.offset >= cut:
+            cap[0] = u
+            return t
+    return solve_cone(entries, m, k, bias, t, temp, cap)
 
 
 cdef bint project_by_jumps(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, double radius,
@@ -233,7 +242,7 @@ cdef void project_alpha_row(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, 
     if m < k:  # too few finite entries to share the cap
         cap = 0.0
     elif cap > 0.0 and not binds:
-        t = free_cone(work, m, k, bias, largest, t, work + n, &cap)
+        t = free_cone(work, m, k, bias, t, work + n, &cap)
         if k * cap > radius:
             cap = radius / k
             t = capped_threshold(b, n, cap, radius, NULL, work, &m)
