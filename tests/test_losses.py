@@ -688,3 +688,32 @@ def test_no_conjugate():
 def test_base_is_not_a_loss():
     with pytest.raises(TypeError, match="base of all losses"):
         losses.Loss()
+
+
+@pytest.mark.parametrize("m", [2, 3, 26, 300])
+@pytest.mark.parametrize("family", ["normal", "tied", "equal", "exponential", "two far", "huge"])
+def test_top_k_sums(family, m):
+    # The k largest margins are added up without listing them; whatever their spacing.
+    rng = np.random.default_rng(m)
+    scores = {
+        "normal": rng.standard_normal((20, m)),
+        "tied": rng.integers(3, size=(20, m)).astype(float),
+        "equal": np.ones((20, m)),
+        "exponential": rng.permuted(np.tile(2.0 ** np.linspace(20, -20, m), (20, 1)), axis=1),
+        "two far": np.where(rng.random((20, m)) < 0.5, 1e6, 1e-6) * rng.standard_normal((20, m)),
+        "huge": 1e15 * rng.standard_normal((20, m)),
+    }[family]
+    y = rng.integers(m, size=20)
+    margins = 1.0 + scores - scores[np.arange(20), y][:, None]
+    others = margins[np.arange(m) != y[:, None]].reshape(20, m - 1)
+    for k in {1, 2, 5, m // 2, m - 1} & set(range(1, m)):
+        for kind in ("alpha", "beta", "label"):
+            slots = np.hstack([others, np.zeros((20, 1))]) if kind == "label" else others
+            largest = np.sort(slots)[:, ::-1][:, :k]
+            expected = (np.maximum(largest, 0) if kind == "beta" else largest).sum(1) / k
+            np.testing.assert_allclose(
+                losses.TopKHinge(k, kind).value(scores, y),
+                np.maximum(0, expected),
+                rtol=0,
+                atol=1e-14 * np.abs(margins).max(),
+            )

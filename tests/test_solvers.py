@@ -7,6 +7,7 @@ import tracemalloc
 import warnings
 from functools import cache
 from io import StringIO
+from itertools import product
 
 import numpy as np
 import pytest
@@ -992,8 +993,8 @@ def _varied_rows(rng, m):
 @pytest.mark.parametrize("kind", ["alpha", "beta", "label"])
 def test_steps_and_values_do_not_depend_on_earlier_ones(kind, smoothing, seed):
     rng = np.random.default_rng(seed)
-    for m in (2, 7, 26, 65, 200):
-        loss = losses.TopKHinge(int(rng.integers(1, m)), kind, smoothing=smoothing)
+    for m, k in product((2, 7, 26, 65, 200), (0.0, 0.3, 1.0)):
+        loss = losses.TopKHinge(1 + int(k * (m - 2)), kind, smoothing=smoothing)
         cost = 10.0 ** rng.uniform(-3, 3, 1)
         own = rng.integers(m)
 
@@ -1012,10 +1013,10 @@ def test_steps_and_values_do_not_depend_on_earlier_ones(kind, smoothing, seed):
             dual, value = step_and_value(warm, row)
             cold_dual, cold_value = step_and_value(fresh(), row)
             largest = 1.0 + np.abs(row - row[0, own]).max()
-            unit = np.finfo(float).eps * cost[0] * max(1.0, largest / (cost[0] + smoothing))
+            unit = np.finfo(float).eps * cost[0] * largest / (cost[0] + smoothing)
             others = np.arange(m) != own
             np.testing.assert_allclose(
-                dual[0, others], cold_dual[0, others], rtol=0, atol=40 * unit
+                dual[0, others], cold_dual[0, others], rtol=0, atol=100 * unit
             )
             # each of m entries has its rounding
             slack = (40 + 4 * m) * np.finfo(float).eps * cost[0] * largest

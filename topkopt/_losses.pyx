@@ -11,15 +11,15 @@ a = -C v, which maximises -C L*(-a/C) - <q,a> - kappa/2 <a,a>. The forms of v ar
 import numpy as np
 
 from libc.float cimport DBL_EPSILON, DBL_MIN
-from libc.math cimport INFINITY, NAN, exp, fabs, fmax, fmin, log, log1p
+from libc.math cimport INFINITY, NAN, exp, fabs, fmax, log, log1p
 from libc.string cimport memcpy, memmove
 
 from topkopt._bipartite cimport BIPARTITE_WORK, project_bipartite_row
 from topkopt._entropy cimport (ENTROPY_WORK, TOPK_ENTROPY_WORK, prox_entropy_row,
                                prox_topk_entropy_row, x_log_x_sum)
 from topkopt._lambert cimport exp_row, lambertw_exp_scalar
-from topkopt._select cimport (gather_above, heap_pop, heapify, rank_of, row_dot, row_max,
-                              row_max_abs, row_sum, scratch)
+from topkopt._select cimport (heap_pop, heapify, rank_of, row_dot, row_max, row_max_abs, row_sum,
+                              scratch)
 from topkopt._topk cimport (TOPK_ALPHA, TOPK_BETA, TOPK_LABEL, TOPK_WORK, TopKKind,
                             project_topk_row)
 from topkopt._weighted cimport WEIGHTED_WORK, project_weighted_row
@@ -72,8 +72,8 @@ cdef inline void return_others(Py_ssize_t own, Py_ssize_t m, double* v) noexcept
     v[own] = -total
 
 
-# Between equal entries the order of the classes decides, where one has to. Both leave the last of the
-# m entries of others to the next.
+# Between equal entries the order of the classes decides, where one has to. Both take others of m
+# entries, of which the last means nothing.
 cdef inline void into_class_order(double* others, Py_ssize_t own, Py_ssize_t m) noexcept nogil:
     memmove(others + own, others + own + 1, (m - 1 - own) * sizeof(double))
 
@@ -141,10 +141,10 @@ cdef double largest_sum(const double* h, Py_ssize_t n, Py_ssize_t k, double larg
     # NaN for none. TEMP work: 2 n
     cdef Around now
     cdef double t = largest + start[0], low = -INFINITY, guess, total = 0.0
-    cdef Py_ssize_t j
+    cdef Py_ssize_t j, _
     if t != t:
         t = row_sum(h, n) / n
-    for j in range(LOOKS):
+    for _ in range(LOOKS):
         now = look_around(h, n, t)
         if now.below == -INFINITY and now.n_from == n and fabs(t) > 2 * fabs(now.above):
             t = now.above       # from far below all of them, sums lose digits
@@ -164,7 +164,7 @@ cdef double largest_sum(const double* h, Py_ssize_t n, Py_ssize_t k, double larg
             low = t
             t = now.above if now.n_above <= k + NEAR else t + now.sum / now.n_above
         else:
-            guess = t - (largest - t) * (k / now.n_from - 1.0)
+            guess = t - (largest - t) * (k / max(1.0, now.n_from) - 1.0)
             t = guess if now.n_from < k - NEAR and low < guess < t else now.below
     take_largest(h, n, k, work, work + n)
     for j in range(k):
@@ -358,7 +358,7 @@ cdef class MaxMargin(Loss):
         cdef double curvature = alpha + self.smoothing
         if curvature >= DBL_MIN:
             take_others(s, own, m, 1.0, 1.0 / curvature, b)
-            if row_max(<const double*>b, m - 1) < 1.0 / DBL_EPSILON:
+            if curvature >= 1.0 or row_max(<const double*>b, m - 1) < 1.0 / DBL_EPSILON:
                 self.project(b, p, m - 1, 1.0 if self.all_slots else alpha / curvature, start,
                              work)
                 return curvature
@@ -404,7 +404,6 @@ cdef class MaxMargin(Loss):
 
     cdef void row_prox(self, const double* q, Labels y, Py_ssize_t m, double alpha, double* v,
                        double* start, double* work) noexcept nogil:
-        cdef Py_ssize_t n = m - 1
         self.best(q, y.index[0], m, alpha, work, v, start, work + m)
         return_others(y.index[0], m, v)
 

@@ -12,8 +12,8 @@ cdef class Examples:
     cdef const Py_ssize_t[::1] label_start
     cdef const double[::1] cost
     cdef const double[::1] square_norm
-    cdef double[:, ::1] start       # where the search of each example's last step ended
-    cdef double[:, ::1] value_start # and that of its last value
+    cdef double[:, ::1] start        # where the search of each example's last step ended
+    cdef double[:, ::1] value_start  # and that of its last value
     cdef double[::1] scratch
 
     cdef Labels labels(self, Py_ssize_t i) noexcept nogil

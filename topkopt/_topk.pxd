@@ -12,8 +12,8 @@ cdef enum:
 
 # kind alpha: {0 <= x_j <= <1,x>/k, <1,x> <= radius}, radius = inf for the cone; beta:
 # {0 <= x_j <= radius/k, <1,x> <= radius}; label: the two of them with k - 1 in the cone.
-# OUT x (may be b). TEMP work. INOUT start: NULL, or
-# two numbers, the first NaN for no guess, that solve nearly the same row faster next time
+# OUT x (may be b). TEMP work. INOUT start: NULL, or two numbers by which nearly the same row is
+# solved faster next time; the first is NaN at first
 cdef void project_topk_row(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, double radius,
                            TopKKind kind, double bias, double* start,
                            double* work) noexcept nogil

@@ -23,11 +23,11 @@ cdef enum:
     ROOM = 3           # for the padding of a list
     FAR = 16           # sums of a solution between the largest entry and t
     SHORT = 64         # rows that are looked at whole
-    JUMPS = 12          # from piece to piece, before the path is followed merger by merger
+    JUMPS = 12         # from piece to piece, before the path is followed merger by merger
 
 
 cdef extern from "_rows.h" nogil:
-    # The entries, minus shift and offset, that are at least cap (upper), between 0 and cap
+    # The entries, minus the offset, that are at least cap (upper), between 0 and cap
     # (middle), or lower
     ctypedef struct Piece:
         double n_upper
@@ -95,50 +95,58 @@ cdef Threshold follow_path(double* heap, Py_ssize_t m, Py_ssize_t k, double bias
     return t
 
 
-cdef bint jump_along_path(const double* entries, Py_ssize_t m, Py_ssize_t k,
-                          double bias, double most, Threshold* t, double* cap) noexcept nogil:
+cdef inline double solve_on_piece(const Piece* at, double k, double bias, double most, double t,
+                                  double* u, bint* solved) noexcept nogil:
+    # Returns by how much t has to grow. INOUT u: at most `most`. OUT solved: whether the two
+    # would be the solution, were they on the same piece; otherwise u stays and its t is sought.
+    cdef double move, inverse
+    solved[0] = at.n_upper < k if at.n_middle > 0 else at.n_upper == k
+    if at.n_middle > 0:
+        inverse = 1.0 / at.n_middle
+        if solved[0]:
+            u[0] = min(most, cap_on_piece(at.sum_upper, at.n_upper, at.sum_middle, inverse, k,
+                                          bias, t))
+        return (at.sum_middle - (k - at.n_upper) * u[0]) * inverse
+    if solved[0]:
+        # They share the cap, wherever t is between them and the others: not at the edge.
+        u[0] = min(most, (at.sum_upper + k * t) / (bias * k * k + k))
+        move = min(0.0, at.least_upper - u[0])
+        return move - 0.5 * max(0.0, min(u[0], move - at.most_lower)) if move < 0.0 else move
+    if at.n_upper < k:
+        return at.most_lower - (k - at.n_upper) * u[0]
+    return at.least_upper + (at.n_upper - k - 1) * u[0]
+
+
+cdef inline bint is_on_piece(const Piece* at, double move, double u, double slack) noexcept nogil:
+    return (at.most_lower - move <= slack and at.least_middle - move >= -slack
+            and at.most_middle - move <= u + slack and at.least_upper - move >= u - slack)
+
+
+cdef bint jump_along_path(const double* entries, Py_ssize_t m, Py_ssize_t k, double bias,
+                          double most, Threshold* t, double* cap) noexcept nogil:
     # Solves on the piece that t and cap are on and moves there, until that is on the same piece.
-    # Returns whether it came to that. INOUT t, cap: a guess, the solution
-    # IN most: of cap
-    cdef double offset = t.offset, u = cap[0], last_u, move, total, inverse, slack
+    # Returns whether it came to that. IN entries: minus t.shift, padded; most: of the cap
+    # INOUT t, cap: a guess, the solution
+    cdef double offset = t.offset, u = cap[0], last_u, move
     cdef Piece at
     cdef int jump
-    cdef bint solved, near
+    cdef bint solved, far
     for jump in range(JUMPS):
         at = piece_at(entries, m, offset, u)
         if at.most_lower == -INFINITY and at.least_middle > FAR * u:
             offset += at.least_middle   # from far below all of them, sums lose digits
             continue
-        total = at.sum_upper + at.sum_middle + k * (t.shift + offset)
-        if total <= 0.0:    # and so is the sum of the k largest entries
+        if at.sum_upper + at.sum_middle + k * (t.shift + offset) <= 0.0:
             t.offset = offset
-            cap[0] = 0.0
+            cap[0] = 0.0    # the sum of the k largest entries is not positive either
             return True
         last_u = u
-        solved = at.n_upper < k if at.n_middle > 0 else at.n_upper == k
-        if at.n_middle > 0:
-            inverse = 1.0 / at.n_middle
-            if solved:
-                u = min(most, cap_on_piece(at.sum_upper, at.n_upper, at.sum_middle, inverse, k,
-                                           bias, t.shift + offset))
-            move = (at.sum_middle - (k - at.n_upper) * u) * inverse
-        elif solved:
-            # They share the cap, wherever t is between them and the others: not at the edge.
-            u = min(most, total / (bias * k * k + k))
-            move = min(0.0, at.least_upper - u)
-            if move < 0.0:
-                move -= 0.5 * max(0.0, min(u, move - at.most_lower))
-        elif at.n_upper < k:
-            move = at.most_lower - (k - at.n_upper) * u
-        else:
-            move = at.least_upper + (at.n_upper - k - 1) * u
+        move = solve_on_piece(&at, k, bias, most, t.shift + offset, &u, &solved)
         if not (u > 0.0 and fabs(move) < INFINITY):
             return False
-        # A far move has lost digits: it is followed by a short one.
-        near = fabs(move) <= FAR * (fabs(offset + move) + u)
-        slack = 2 * DBL_EPSILON * (fabs(offset) + fabs(move) + u)
-        if (solved and near and at.most_lower - move <= slack and at.least_middle - move >= -slack
-                and at.most_middle - move <= u + slack and at.least_upper - move >= u - slack):
+        far = fabs(move) > FAR * (fabs(offset + move) + u)  # and loses digits as well
+        if solved and not far and is_on_piece(
+                &at, move, u, 2 * DBL_EPSILON * (fabs(offset) + fabs(move) + u)):
             t.offset = offset + move
             cap[0] = u
             return True
