@@ -96,10 +96,10 @@ cdef Threshold follow_path(double* heap, Py_ssize_t m, Py_ssize_t k, double bias
 
 
 cdef inline double solve_on_piece(const Piece* at, double k, double bias, double most, double t,
-                                  double* u, bint* solved) noexcept nogil:
+                                  double offset, double* u, bint* solved) noexcept nogil:
     # Returns by how much t has to grow. INOUT u: at most `most`. OUT solved: whether the two
     # would be the solution, were they on the same piece; otherwise u stays and its t is sought.
-    cdef double move, inverse
+    cdef double move, inverse, share
     solved[0] = at.n_upper < k if at.n_middle > 0 else at.n_upper == k
     if at.n_middle > 0:
         inverse = 1.0 / at.n_middle
@@ -114,7 +114,10 @@ cdef inline double solve_on_piece(const Piece* at, double k, double bias, double
         return move - 0.5 * max(0.0, min(u[0], move - at.most_lower)) if move < 0.0 else move
     if at.n_upper < k:
         return at.most_lower - (k - at.n_upper) * u[0]
-    return at.least_upper + (at.n_upper - k - 1) * u[0]
+    # Past as many as are too many, were they u apart, but not past the largest, at 0.
+    share = k / at.n_upper * u[0]
+    return max(at.least_upper - share,
+               min(at.least_upper + (at.n_upper - k - 1) * u[0], -offset - share))
 
 
 cdef inline bint is_on_piece(const Piece* at, double move, double u, double slack) noexcept nogil:
@@ -141,10 +144,10 @@ cdef bint jump_along_path(const double* entries, Py_ssize_t m, Py_ssize_t k, dou
             cap[0] = 0.0    # the sum of the k largest entries is not positive either
             return True
         last_u = u
-        move = solve_on_piece(&at, k, bias, most, t.shift + offset, &u, &solved)
+        move = solve_on_piece(&at, k, bias, most, t.shift + offset, offset, &u, &solved)
         if not (u > 0.0 and fabs(move) < INFINITY):
             return False
-        far = fabs(move) > FAR * (fabs(offset + move) + u)  # and loses digits as well
+        far = fabs(move) > FAR * fabs(offset + move)  # and loses digits as well
         if solved and not far and is_on_piece(
                 &at, move, u, 2 * DBL_EPSILON * (fabs(offset) + fabs(move) + u)):
             t.offset = offset + move
