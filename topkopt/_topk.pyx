@@ -227,7 +227,9 @@ cdef bint project_by_jumps(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, d
 
 
 cdef void project_alpha_row(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, double radius,
-                            double bias, double* start, double* work) noexcept nogil:
+                            double bias, const Threshold* free_guess, double* start,
+                            double* work) noexcept nogil:
+    # free_guess: NULL, or a guess of t if it is known that the radius does not bind
     cdef Threshold t
     cdef Py_ssize_t m
     cdef double largest = row_max(b, n), cap = radius / k, rest
@@ -238,7 +240,11 @@ cdef void project_alpha_row(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, 
     if (start != NULL or n <= SHORT) and project_by_jumps(b, x, n, k, radius, bias, largest, start,
                                                           work):
         return
-    if cap > largest:  # entries that reach their cap leave the sum below this radius
+    if free_guess != NULL:
+        t.shift = largest
+        t.offset = (free_guess.shift - largest) + free_guess.offset
+        m = gather_above(b, n, -INFINITY, largest, work)
+    elif cap > largest:  # entries that reach their cap leave the sum below this radius
         t.shift = largest if bias > 0.0 else 0.0  # t is 0 in most rows without a bias
         m = gather_above(b, n, -INFINITY, t.shift, work)
         t.offset = biased_offset(work, m, t.shift, bias, work + n)
@@ -263,16 +269,23 @@ cdef void project_alpha_row(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, 
 cdef void project_topk_row(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, double radius,
                            TopKKind kind, double bias, double* start,
                            double* work) noexcept nogil:
-    cdef Threshold t
+    cdef Threshold t, over
     cdef double cap = radius / k, rest = radius - cap
+    cdef bint grows
     if kind == TOPK_ALPHA:
-        project_alpha_row(b, x, n, k, radius, bias, start, work)
+        project_alpha_row(b, x, n, k, radius, bias, NULL, start, work)
         return
     t = knapsack_threshold(b, n, 0.0, cap, radius, False, bias, start, work)
     if (kind == TOPK_LABEL and t.shift + t.offset <= bias * radius  # above, the sum is the radius
             and clipped_sum(b, n, t, cap) < rest):
-        # The label's own slot is above the cap: the others are in the cone of k - 1.
-        project_alpha_row(b, x, n, k - 1, rest, bias, NULL, work)
+        # The label's own slot is above the cap: the others are in the cone of k - 1, which has the
+        # same cap at its radius. Its t there would be smaller: if s should not grow even at this
+        # one, the radius does not bind.
+        over.shift = t.shift
+        over.offset = t.offset + cap
+        grows = (clipped_sum(b, n, over, INFINITY) + (k - 1) * (t.shift + t.offset)
+                 >= bias * (k - 1) * rest)
+        project_alpha_row(b, x, n, k - 1, rest, bias, NULL if grows else &t, NULL, work)
         return
     clip_row(b, x, n, t, 0.0, cap)
 
