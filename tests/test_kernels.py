@@ -5,6 +5,8 @@ from itertools import islice
 import numpy as np
 import pytest
 
+from topkopt import projections
+
 from .cases import (
     BY_NAME,
     FAMILIES,
@@ -180,3 +182,13 @@ def test_label_near_its_bend(k, bias):
         row[: k - 1] = 1 / k + bias * rest + 0.1
         row[k - 2] = 1 / k + bias * rest - miss
         check_against_reference(op, row[None], [params])
+
+
+@pytest.mark.parametrize("scale", [1e17, 1e100, 1e300])
+@pytest.mark.parametrize("kind", ["alpha", "beta", "label"])
+def test_rows_far_above_their_radius(kind, scale):
+    # Where entries differ by more than any cap the k largest share the radius.
+    rows = scale * np.array([[1.0, 0.5, -0.3, -0.4], [1.0, 1.0, 0.2, 0.1], [0.2, 0.3, 0.1, -0.1]])
+    expected = [[0.5, 0.5, 0, 0], [0.5, 0.5, 0, 0], [0.5, 0.5, 0, 0]]
+    result = projections.project_topk_simplex(rows, 2, kind=kind)
+    np.testing.assert_array_equal(result, expected)

@@ -717,3 +717,13 @@ def test_top_k_sums(family, m):
                 rtol=0,
                 atol=1e-14 * np.abs(margins).max(),
             )
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 1e-3, 1.0])
+@pytest.mark.parametrize("kind", ["alpha", "beta", "label"])
+def test_margins_that_overflow(kind, smoothing):
+    # 1e308 - (-1e308) is infinite.
+    loss = losses.TopKHinge(1, kind, smoothing=smoothing)
+    scores = np.tile([1e308, -1e308, 0.0], (3, 1))
+    np.testing.assert_array_equal(loss.value(scores, [0, 1, 2])[:2], [0.0, np.inf])
+    assert np.isfinite(loss.gradient(scores, [0, 1, 2])).all()

@@ -228,7 +228,7 @@ cdef bint threshold_near(const real* b, Py_ssize_t n, double cap, double total, 
         n_kept[0] = gather_above(b, n, guess - margin, guess, work)
         if n_kept[0] * cap <= total * (1.0 + 4 * DBL_EPSILON):
             # All of them are at the cap, if that is enough, and not by a hair.
-            t.offset = leave_plateau(work, cap, n_kept[0], -INFINITY, 0.0) - 0.25 * cap
+            t.offset = min(0.0, leave_plateau(work, cap, n_kept[0], -INFINITY, 0.0) - 0.25 * cap)
             return n_kept[0] * cap >= total * (1.0 - 4 * DBL_EPSILON) and t.offset >= -margin
         t.offset = fix_capped(work, n_kept[0], cap, total, 0.0, 0.0, work + n)
         if not t.offset >= -margin:

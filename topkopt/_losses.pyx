@@ -57,8 +57,8 @@ cdef extern from "_rows.h" nogil:
     Around look_around(const double* b, Py_ssize_t n, double t)
 
     # OUT others (m entries): (s_j - s_own + margin) scale for j != own, in the order in which the
-    # last has taken the place of own
-    void take_others(const double* s, Py_ssize_t own, Py_ssize_t m, double margin, double scale,
+    # last has taken the place of own; returns whether all are finite
+    bint take_others(const double* s, Py_ssize_t own, Py_ssize_t m, double margin, double scale,
                      double* others)
 
     # <p,b> - 1/2 <p,p>
@@ -81,6 +81,15 @@ cdef inline void into_class_order(double* others, Py_ssize_t own, Py_ssize_t m) 
 cdef inline void out_of_class_order(double* others, Py_ssize_t own, Py_ssize_t m) noexcept nogil:
     memmove(others + own + 1, others + own, (m - 1 - own) * sizeof(double))
     others[own] = others[m - 1]
+
+
+cdef double chosen_sum(const double* p, const double* h, Py_ssize_t n) noexcept nogil:
+    # <p,h> over p > 0; other margins may have overflown
+    cdef double total = 0.0
+    cdef Py_ssize_t j
+    for j in range(n):
+        total += p[j] * h[j] if p[j] > 0.0 else 0.0
+    return total
 
 
 cdef inline double x_log_x(double x) noexcept nogil:
@@ -356,12 +365,10 @@ cdef class MaxMargin(Loss):
     cdef double best(self, const double* s, Py_ssize_t own, Py_ssize_t m, double alpha, double* b,
                      double* p, double* start, double* work) noexcept nogil:
         cdef double curvature = alpha + self.smoothing
-        if curvature >= DBL_MIN:
-            take_others(s, own, m, 1.0, 1.0 / curvature, b)
-            if curvature >= 1.0 or row_max(<const double*>b, m - 1) < 1.0 / DBL_EPSILON:
-                self.project(b, p, m - 1, 1.0 if self.all_slots else alpha / curvature, start,
-                             work)
-                return curvature
+        if (curvature >= DBL_MIN and take_others(s, own, m, 1.0, 1.0 / curvature, b)
+                and (curvature >= 1.0 or row_max_abs(b, m - 1) < 1.0 / DBL_EPSILON)):
+            self.project(b, p, m - 1, 1.0 if self.all_slots else alpha / curvature, start, work)
+            return curvature
         take_others(s, own, m, 1.0, 1.0, b)
         into_class_order(b, own, m)
         self.vertex(b, p, m - 1, work)
@@ -374,7 +381,7 @@ cdef class MaxMargin(Loss):
         cdef double* p = work + m
         cdef double smoothing = self.best(s, y.index[0], m, 0.0, work, p, start, p + m), total
         if smoothing == 0.0:
-            return row_dot(p, work, m - 1)
+            return chosen_sum(p, work, m - 1)
         total = row_sum(p, m - 1) if self.all_slots else 0.0
         return smoothing * (gain(p, work, m - 1) - 0.5 * total * total)
 
@@ -498,7 +505,7 @@ cdef class TopKHinge(MaxMargin):
         for j in range(n):
             if self.code == TOPK_BETA and h[j] <= 0.0:
                 p[j] = 0.0
-        if self.code != TOPK_BETA and row_dot(h, p, n) <= 0.0:
+        if self.code != TOPK_BETA and chosen_sum(p, h, n) <= 0.0:
             for j in range(n):
                 p[j] = 0.0
 
@@ -590,7 +597,7 @@ cdef class WeightedTopKHinge(MaxMargin):
     cdef void vertex(self, const double* h, double* p, Py_ssize_t n, double* work) noexcept nogil:
         cdef Py_ssize_t j
         weigh_largest(h, p, n, &self.w[0], self.w.shape[0], self.label, work)
-        if row_dot(h, p, n) <= 0.0:
+        if chosen_sum(p, h, n) <= 0.0:
             for j in range(n):
                 p[j] = 0.0
 

@@ -336,19 +336,24 @@ TK_INLINE double gain_body(const double *p, const double *b, ptrdiff_t n)
 }
 
 /* OUT others: (s_j - s_own + margin) scale for all j but own, in the order in which the last has taken
- * the place of own. others has m entries, but the last of them means nothing. */
-TK_INLINE void take_others_body(const double *s, ptrdiff_t own, ptrdiff_t m, double margin,
+ * the place of own. others has m entries, but the last of them means nothing. Returns whether all
+ * are finite. */
+TK_INLINE int take_others_body(const double *s, ptrdiff_t own, ptrdiff_t m, double margin,
                                 double scale, double *others)
 {
     const double own_score = s[own];
-#pragma omp simd
-    for (ptrdiff_t j = 0; j < m; j++)
+    double nothing = 0.0; /* infinity times 0 is NaN */
+#pragma omp simd reduction(+ : nothing)
+    for (ptrdiff_t j = 0; j < m; j++) {
         others[j] = ((s[j] - own_score) + margin) * scale;
+        nothing += others[j] * 0.0;
+    }
     others[own] = others[m - 1];
+    return nothing == 0.0;
 }
 
 TK_DISPATCH(double, gain, (const double *p, const double *b, ptrdiff_t n), (p, b, n))
-TK_DISPATCH(void, take_others,
+TK_DISPATCH(int, take_others,
             (const double *s, ptrdiff_t own, ptrdiff_t m, double margin, double scale,
              double *others),
             (s, own, m, margin, scale, others))

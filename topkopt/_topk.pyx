@@ -80,7 +80,7 @@ cdef Threshold follow_path(double* heap, Py_ssize_t m, Py_ssize_t k, double bias
             u_left = (n_middle * top[left - 1] - sum_middle) / (n_middle - (k - left))
         if m > 0:
             u_right = (sum_middle - n_middle * heap[0]) / (k - left)
-        if u <= u_left and u <= u_right:
+        if not (u > u_left or u > u_right):  # also when numbers near 1e308 made it NaN
             break
         if u_left < u_right:
             left -= 1
