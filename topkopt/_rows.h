@@ -14,7 +14,7 @@
 #define ROWS_LANES 32 /* maxima kept at once, in registers where there are enough */
 #define ROWS_SKIP 16 /* entries that gather looks at together: most hold none to keep */
 #define ROWS_LIST 64 /* shorter rows are added faster than their non-zero entries are listed */
-#define ROWS_TILE 8 /* scores that are added up at once */
+#define ROWS_TILE 16 /* scores that are added up at once */
 #define ROWS_PAD 4 /* the loops over padded rows need no remainder */
 #define ROWS_PEAKS 8 /* maxima of a block of a row */
 #define ROWS_HIGH 64 /* peaks that are looked at together */
@@ -173,27 +173,32 @@ TK_INLINE ptrdiff_t peak_depth(ptrdiff_t n)
             y[j] += a * x[j];                                                                    \
     }                                                                                            \
                                                                                                  \
-    /* s = x W, with the n rows of W of length m behind each other; a tile of s stays in         \
-       registers */                                                                              \
-    TK_INLINE void combine_##NAME##_body(const REAL *x, ptrdiff_t n, const REAL *w, ptrdiff_t m, \
-                                         REAL *s)                                                \
+    /* Tiles of s = x W stay in registers; the last one overlaps the one before. m >= width */   \
+    TK_INLINE void combine_tiles_##NAME(const REAL *x, ptrdiff_t n, const REAL *w, ptrdiff_t m,  \
+                                        REAL *s, const int width)                                \
     {                                                                                            \
-        ptrdiff_t i = 0;                                                                         \
-        for (; i + ROWS_TILE <= m; i += ROWS_TILE) {                                             \
+        for (ptrdiff_t i = 0; i < m; i += width) {                                               \
+            const ptrdiff_t first = i + width > m ? m - width : i;                               \
             REAL sum[ROWS_TILE] = {0};                                                           \
             for (ptrdiff_t j = 0; j < n; j++)                                                    \
                 _Pragma("omp simd")                                                              \
-                for (int e = 0; e < ROWS_TILE; e++)                                              \
-                    sum[e] += x[j] * w[j * m + i + e];                                           \
-            for (int e = 0; e < ROWS_TILE; e++)                                                  \
-                s[i + e] = sum[e];                                                               \
+                for (int e = 0; e < width; e++)                                                  \
+                    sum[e] += x[j] * w[j * m + first + e];                                       \
+            for (int e = 0; e < width; e++)                                                      \
+                s[first + e] = sum[e];                                                           \
         }                                                                                        \
-        for (; i < m; i++) {                                                                     \
-            REAL sum = 0;                                                                        \
-            for (ptrdiff_t j = 0; j < n; j++)                                                    \
-                sum += x[j] * w[j * m + i];                                                      \
-            s[i] = sum;                                                                          \
-        }                                                                                        \
+    }                                                                                            \
+                                                                                                 \
+    /* s = x W, with the n rows of W of length m behind each other */                            \
+    TK_INLINE void combine_##NAME##_body(const REAL *x, ptrdiff_t n, const REAL *w, ptrdiff_t m, \
+                                         REAL *s)                                                \
+    {                                                                                            \
+        if (m >= ROWS_TILE)                                                                      \
+            combine_tiles_##NAME(x, n, w, m, s, ROWS_TILE);                                      \
+        else if (m >= ROWS_TILE / 4)                                                             \
+            combine_tiles_##NAME(x, n, w, m, s, ROWS_TILE / 4);                                  \
+        else                                                                                     \
+            combine_tiles_##NAME(x, n, w, m, s, 1);                                              \
     }                                                                                            \
                                                                                                  \
     /* W += x d', the converse of combine */                                                     \

@@ -49,12 +49,11 @@ cdef double shifted_sum(const double* entries, Py_ssize_t m, double offset) noex
 
 
 cdef inline double cap_on_piece(double sum_upper, double n_upper, double sum_middle,
-                                double inverse, double k, double bias,
+                                double n_middle, double k, double bias,
                                 double shift) noexcept nogil:
-    # inverse: 1 over the number of entries between
-    cdef double rest = k - n_upper, share = rest * inverse
-    return ((sum_upper + share * sum_middle + k * shift)
-            / (bias * k * k + n_upper + share * rest))
+    cdef double rest = k - n_upper
+    return ((n_middle * (sum_upper + k * shift) + rest * sum_middle)
+            / (n_middle * (bias * k * k + n_upper) + rest * rest))
 
 
 cdef Threshold follow_path(double* heap, Py_ssize_t m, Py_ssize_t k, double bias, double shift,
@@ -73,7 +72,7 @@ cdef Threshold follow_path(double* heap, Py_ssize_t m, Py_ssize_t k, double bias
     sum_middle = top[k - 1]
     sum_upper -= sum_middle
     while True:
-        u = cap_on_piece(sum_upper, left, sum_middle, 1.0 / n_middle, k, bias, shift)
+        u = cap_on_piece(sum_upper, left, sum_middle, n_middle, k, bias, shift)
         u_left = INFINITY
         u_right = INFINITY
         if left > 0 and n_middle > k - left:
@@ -104,7 +103,7 @@ cdef inline double solve_on_piece(const Piece* at, double k, double bias, double
     if at.n_middle > 0:
         inverse = 1.0 / at.n_middle
         if solved[0]:
-            u[0] = min(most, cap_on_piece(at.sum_upper, at.n_upper, at.sum_middle, inverse, k,
+            u[0] = min(most, cap_on_piece(at.sum_upper, at.n_upper, at.sum_middle, at.n_middle, k,
                                           bias, t))
         return (at.sum_middle - (k - at.n_upper) * u[0]) * inverse
     if solved[0]:
