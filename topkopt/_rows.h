@@ -15,7 +15,7 @@
 #define ROWS_SKIP 16 /* entries that gather looks at together: most hold none to keep */
 #define ROWS_LIST 64 /* shorter rows are added faster than their non-zero entries are listed */
 #define ROWS_TILE 16 /* scores that are added up at once */
-#define ROWS_PAD 4 /* the loops over padded rows need no remainder */
+#define ROWS_PAD 4 /* padded rows are a multiple of it: loops need no remainder */
 #define ROWS_PEAKS 8 /* maxima of a block of a row */
 #define ROWS_HIGH 64 /* peaks that are looked at together */
 
@@ -530,42 +530,5 @@ TK_DISPATCH(ptrdiff_t, settle_shared,
             (const double *b, ptrdiff_t n, double cap, double left, double right,
              ptrdiff_t *n_free, ptrdiff_t *n_upper, double *sum_free, double *kept),
             (b, n, cap, left, right, n_free, n_upper, sum_free, kept))
-
-/* The entries relative to a threshold: those from cap on (upper), those between 0 and cap (middle)
- * and the others (lower). n is a multiple of ROWS_PAD, as pad leaves it. Counts are doubles
- * because they are counted and used as such. */
-typedef struct {
-    double n_upper, sum_upper, least_upper;
-    double n_middle, sum_middle, least_middle, most_middle;
-    double most_lower;
-} Piece;
-
-TK_INLINE Piece piece_at_body(const double *b, ptrdiff_t n, double offset, double cap)
-{
-    double n_upper = 0.0, sum_upper = 0.0, least_upper = INFINITY;
-    double n_above = 0.0, sum_middle = 0.0, least_middle = INFINITY, most_middle = -INFINITY;
-    double most_lower = -INFINITY;
-    n &= ~(ptrdiff_t)(ROWS_PAD - 1);
-#pragma omp simd reduction(+ : n_upper, sum_upper, n_above, sum_middle) \
-    reduction(min : least_upper, least_middle) reduction(max : most_middle, most_lower)
-    for (ptrdiff_t j = 0; j < n; j++) {
-        const double v = b[j] - offset;
-        const double upper = v >= cap ? v : INFINITY, lower = v > 0.0 ? -INFINITY : v;
-        const double above_0 = v > 0.0 ? v : INFINITY, below_cap = v >= cap ? -INFINITY : v;
-        n_upper += v >= cap ? 1.0 : 0.0;
-        sum_upper += v >= cap ? v : 0.0;
-        n_above += v > 0.0 ? 1.0 : 0.0;
-        sum_middle += below_cap > 0.0 ? below_cap : 0.0;
-        least_upper = upper < least_upper ? upper : least_upper;
-        least_middle = above_0 < least_middle ? above_0 : least_middle;
-        most_middle = below_cap > most_middle ? below_cap : most_middle;
-        most_lower = lower > most_lower ? lower : most_lower;
-    }
-    return (Piece){n_upper, sum_upper, least_upper, n_above - n_upper, sum_middle, least_middle,
-                   most_middle, most_lower};
-}
-
-TK_DISPATCH(Piece, piece_at, (const double *b, ptrdiff_t n, double offset, double cap),
-            (b, n, offset, cap))
 
 #endif

@@ -18,6 +18,8 @@
 #endif
 
 #if !defined(TOPKOPT_BASELINE_ONLY) && defined(__GNUC__) && defined(__x86_64__)
+#include <immintrin.h>
+#define TK_X86
 #define TK_AVX2 __attribute__((target("avx2,fma")))
 #define TK_HAS_AVX2() (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
 #else

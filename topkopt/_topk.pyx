@@ -21,24 +21,16 @@ from topkopt._select cimport (Threshold, clip_row, clipped_sum, fill_row, gather
 cdef enum:
     PARTS = 32         # of a list, whose maxima give a guess of its threshold
     ROOM = 3           # for the padding of a list
-    FAR = 16           # sums of a solution between the largest entry and t
     SHORT = 64         # rows that are looked at whole
-    JUMPS = 12         # from piece to piece, before the path is followed merger by merger
 
 
-cdef extern from "_rows.h" nogil:
-    # The entries, minus the offset, that are at least cap (upper), between 0 and cap
-    # (middle), or lower
-    ctypedef struct Piece:
-        double n_upper
-        double sum_upper
-        double least_upper
-        double n_middle
-        double sum_middle
-        double least_middle     # of all above 0
-        double most_middle      # of all below cap
-        double most_lower
-    Piece piece_at(const double* b, Py_ssize_t n, double offset, double cap)
+cdef extern from "_topk.h" nogil:
+    enum:
+        TOPK_FAR
+    double cap_on_piece(double sum_upper, double n_upper, double sum_middle, double n_middle,
+                        double k, double bias, double t)
+    bint jump_along_path(const double* b, Py_ssize_t n, double k, double bias, double most,
+                         double shift, double* offset, double* cap)
 
 
 cdef double shifted_sum(const double* entries, Py_ssize_t m, double offset) noexcept nogil:
@@ -46,14 +38,6 @@ cdef double shifted_sum(const double* entries, Py_ssize_t m, double offset) noex
     t.shift = 0.0
     t.offset = offset
     return clipped_sum(entries, m, t, INFINITY)
-
-
-cdef inline double cap_on_piece(double sum_upper, double n_upper, double sum_middle,
-                                double n_middle, double k, double bias,
-                                double shift) noexcept nogil:
-    cdef double rest = k - n_upper
-    return ((n_middle * (sum_upper + k * shift) + rest * sum_middle)
-            / (n_middle * (bias * k * k + n_upper) + rest * rest))
 
 
 cdef Threshold follow_path(double* heap, Py_ssize_t m, Py_ssize_t k, double bias, double shift,
@@ -94,77 +78,12 @@ cdef Threshold follow_path(double* heap, Py_ssize_t m, Py_ssize_t k, double bias
     return t
 
 
-cdef inline double solve_on_piece(const Piece* at, double k, double bias, double most, double t,
-                                  double offset, double* u, bint* solved) noexcept nogil:
-    # Returns by how much t has to grow. INOUT u: at most `most`. OUT solved: whether the two
-    # would be the solution, were they on the same piece; otherwise u stays and its t is sought.
-    cdef double move, inverse, share
-    solved[0] = at.n_upper < k if at.n_middle > 0 else at.n_upper == k
-    if at.n_middle > 0:
-        inverse = 1.0 / at.n_middle
-        if solved[0]:
-            u[0] = min(most, cap_on_piece(at.sum_upper, at.n_upper, at.sum_middle, at.n_middle, k,
-                                          bias, t))
-        return (at.sum_middle - (k - at.n_upper) * u[0]) * inverse
-    if solved[0]:
-        # They share the cap, wherever t is between them and the others: not at the edge.
-        u[0] = min(most, (at.sum_upper + k * t) / (bias * k * k + k))
-        move = min(0.0, at.least_upper - u[0])
-        return move - 0.5 * max(0.0, min(u[0], move - at.most_lower)) if move < 0.0 else move
-    if at.n_upper < k:
-        return at.most_lower - (k - at.n_upper) * u[0]
-    # Past as many as are too many, were they u apart, but not past the largest, at 0.
-    share = k / at.n_upper * u[0]
-    return max(at.least_upper - share,
-               min(at.least_upper + (at.n_upper - k - 1) * u[0], -offset - share))
-
-
-cdef inline bint is_on_piece(const Piece* at, double move, double u, double slack) noexcept nogil:
-    return (at.most_lower - move <= slack and at.least_middle - move >= -slack
-            and at.most_middle - move <= u + slack and at.least_upper - move >= u - slack)
-
-
-cdef bint jump_along_path(const double* entries, Py_ssize_t m, Py_ssize_t k, double bias,
-                          double most, Threshold* t, double* cap) noexcept nogil:
-    # Solves on the piece that t and cap are on and moves there, until that is on the same piece.
-    # Returns whether it came to that. IN entries: minus t.shift, padded; most: of the cap
-    # INOUT t, cap: a guess, the solution
-    cdef double offset = t.offset, u = cap[0], last_u, move
-    cdef Piece at
-    cdef int jump
-    cdef bint solved, far
-    for jump in range(JUMPS):
-        at = piece_at(entries, m, offset, u)
-        if at.most_lower == -INFINITY and at.least_middle > FAR * u:
-            offset += at.least_middle   # from far below all of them, sums lose digits
-            continue
-        if at.sum_upper + at.sum_middle + k * (t.shift + offset) <= 0.0:
-            t.offset = offset
-            cap[0] = 0.0    # the sum of the k largest entries is not positive either
-            return True
-        last_u = u
-        move = solve_on_piece(&at, k, bias, most, t.shift + offset, offset, &u, &solved)
-        if not (u > 0.0 and fabs(move) < INFINITY):
-            return False
-        far = fabs(move) > FAR * fabs(offset + move)  # and loses digits as well
-        if solved and not far and is_on_piece(
-                &at, move, u, 2 * DBL_EPSILON * (fabs(offset) + fabs(move) + u)):
-            t.offset = offset + move
-            cap[0] = u
-            return True
-        if jump % 4 == 3:   # halfway, should it go round in a circle
-            move *= 0.5
-            u = 0.5 * u + 0.5 * last_u
-        offset += move
-    return False
-
-
 cdef Threshold solve_cone(double* entries, Py_ssize_t m, Py_ssize_t k, double bias,
                           Threshold guess, double* temp, double* cap) noexcept nogil:
     # INOUT cap: u, first a guess of it. TEMP entries (m + 3), temp (m)
     cdef Threshold t = guess
     if jump_along_path(entries, pad_row(<const double*>entries, m, 0.0, entries), k, bias,
-                       INFINITY, &t, cap):
+                       INFINITY, t.shift, &t.offset, cap):
         return t
     t.offset = biased_offset(entries, m, t.shift, bias, temp)
     cap[0] = shifted_sum(entries, m, t.offset) / k
@@ -210,13 +129,15 @@ cdef bint project_by_jumps(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, d
     if start != NULL and start[0] == start[0]:
         t.offset = start[0]
         cap = start[1]
-    if not jump_along_path(work, pad_row(b, n, t.shift, work), k, bias, most, &t, &cap):
+    if not jump_along_path(work, pad_row(b, n, t.shift, work), k, bias, most, t.shift,
+                           &t.offset, &cap):
         return False
-    if -t.offset > FAR * k * cap > 0.0:
+    if -t.offset > TOPK_FAR * k * cap > 0.0:
         # Entries far below the largest lost digits when that was subtracted.
         t.shift += t.offset
         t.offset = 0.0
-        if not jump_along_path(work, pad_row(b, n, t.shift, work), k, bias, most, &t, &cap):
+        if not jump_along_path(work, pad_row(b, n, t.shift, work), k, bias, most, t.shift,
+                           &t.offset, &cap):
             return False
     if start != NULL:
         start[0] = (t.shift - largest) + t.offset
