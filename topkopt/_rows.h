@@ -19,6 +19,42 @@
 #define ROWS_PEAKS 8 /* maxima of a block of a row */
 #define ROWS_HIGH 64 /* peaks that are looked at together */
 
+/* OUT total: the sum of TERM(j) over all j < n. Eight sums side by side need not wait for each
+ * other, and stay in registers, where OpenMP's reductions go through memory. */
+#define ADD_UP(REAL, total, n, TERM)                                                             \
+    do {                                                                                         \
+        REAL s0 = 0, s1 = 0, s2 = 0, s3 = 0, s4 = 0, s5 = 0, s6 = 0, s7 = 0;                     \
+        ptrdiff_t j = 0;                                                                         \
+        for (; j + 8 <= (n); j += 8) {                                                           \
+            s0 += TERM(j);                                                                       \
+            s1 += TERM(j + 1);                                                                   \
+            s2 += TERM(j + 2);                                                                   \
+            s3 += TERM(j + 3);                                                                   \
+            s4 += TERM(j + 4);                                                                   \
+            s5 += TERM(j + 5);                                                                   \
+            s6 += TERM(j + 6);                                                                   \
+            s7 += TERM(j + 7);                                                                   \
+        }                                                                                        \
+        for (; j < (n); j++)                                                                     \
+            s0 += TERM(j);                                                                       \
+        (total) = ((s0 + s4) + (s2 + s6)) + ((s1 + s5) + (s3 + s7));                             \
+    } while (0)
+
+TK_INLINE double clip(double v, double lower, double upper)
+{
+    v = v > lower ? v : lower;
+    return v < upper ? v : upper;
+}
+
+/* Terms of sums, by the names of the loops that use them. */
+#define TERM_ENTRY(j) b[j]
+#define TERM_CLIPPED(j) clip((b[j] - shift) - offset, 0.0, upper)
+#define TERM_SCALED(j) (v[j] = factor * a[j], s[j] * v[j])
+#define TERM_NOTHING(j) (b[j] - b[j]) /* NaN for NaN and the infinities */
+#define TERM_PRODUCT(j) a[j] * b[j]
+#define TERM_GAIN(j) p[j] * (b[j] - 0.5 * p[j])
+#define TERM_OTHER(j) (others[j] = ((s[j] - own_score) + margin) * scale, others[j] * 0.0)
+
 /* How many entries a peak stands for. */
 TK_INLINE ptrdiff_t peak_depth(ptrdiff_t n)
 {
@@ -41,24 +77,16 @@ TK_INLINE ptrdiff_t peak_depth(ptrdiff_t n)
                                            double offset, double lower, double upper)            \
     {                                                                                            \
         _Pragma("omp simd")                                                                      \
-        for (ptrdiff_t j = 0; j < n; j++) {                                                      \
-            double v = (b[j] - shift) - offset;                                                  \
-            v = v > lower ? v : lower;                                                           \
-            x[j] = (REAL)(v < upper ? v : upper);                                                \
-        }                                                                                        \
+        for (ptrdiff_t j = 0; j < n; j++)                                                        \
+            x[j] = (REAL)clip((b[j] - shift) - offset, lower, upper);                            \
     }                                                                                            \
                                                                                                  \
     /* sum of clip((b - shift) - offset, 0, upper) */                                            \
-    TK_INLINE double clip_sum_##NAME##_body(const REAL *b, ptrdiff_t n, double shift,       \
-                                                 double offset, double upper)                    \
+    TK_INLINE double clip_sum_##NAME##_body(const REAL *b, ptrdiff_t n, double shift,            \
+                                            double offset, double upper)                         \
     {                                                                                            \
-        double sum = 0.0;                                                                        \
-        _Pragma("omp simd reduction(+ : sum) simdlen(8)")                                             \
-        for (ptrdiff_t j = 0; j < n; j++) {                                                      \
-            double v = (b[j] - shift) - offset;                                                  \
-            v = v > 0.0 ? v : 0.0;                                                               \
-            sum += v < upper ? v : upper;                                                        \
-        }                                                                                        \
+        double sum;                                                                              \
+        ADD_UP(double, sum, n, TERM_CLIPPED);                                                    \
         return sum;                                                                              \
     }                                                                                            \
                                                                                                  \
@@ -219,15 +247,11 @@ TK_INLINE ptrdiff_t peak_depth(ptrdiff_t n)
     }                                                                                            \
                                                                                                  \
     /* OUT v = factor a; returns <s,v> */                                                        \
-    TK_INLINE double scaled_dot_##NAME##_body(const REAL *s, const REAL *a, double factor,       \
-                                              ptrdiff_t n, double *v)                            \
+    TK_INLINE double scaled_dot_##NAME##_body(const REAL *restrict s, const REAL *restrict a,    \
+                                              double factor, ptrdiff_t n, double *restrict v)    \
     {                                                                                            \
-        double sum = 0.0;                                                                        \
-        _Pragma("omp simd reduction(+ : sum) simdlen(8)")                                        \
-        for (ptrdiff_t j = 0; j < n; j++) {                                                      \
-            v[j] = factor * a[j];                                                                \
-            sum += s[j] * v[j];                                                                  \
-        }                                                                                        \
+        double sum;                                                                              \
+        ADD_UP(double, sum, n, TERM_SCALED);                                                     \
         return sum;                                                                              \
     }                                                                                            \
                                                                                                  \
@@ -254,12 +278,10 @@ TK_INLINE ptrdiff_t peak_depth(ptrdiff_t n)
         return nonzero;                                                                          \
     }                                                                                            \
                                                                                                  \
-    TK_INLINE int all_finite_##NAME##_body(const REAL *b, ptrdiff_t n)                      \
+    TK_INLINE int all_finite_##NAME##_body(const REAL *b, ptrdiff_t n)                           \
     {                                                                                            \
-        REAL sum = 0; /* b - b is NaN for NaN and the infinities, 0 for the others */            \
-        _Pragma("omp simd reduction(+ : sum) simdlen(16)")                                       \
-        for (ptrdiff_t j = 0; j < n; j++)                                                        \
-            sum += b[j] - b[j];                                                                  \
+        REAL sum;                                                                                \
+        ADD_UP(REAL, sum, n, TERM_NOTHING);                                                      \
         return sum == 0;                                                                         \
     }                                                                                            \
                                                                                                  \
@@ -305,19 +327,15 @@ DEFINE_ROWS(double, f64)
 
 TK_INLINE double sum_body(const double *b, ptrdiff_t n)
 {
-    double sum = 0.0;
-#pragma omp simd reduction(+ : sum) simdlen(8)
-    for (ptrdiff_t j = 0; j < n; j++)
-        sum += b[j];
+    double sum;
+    ADD_UP(double, sum, n, TERM_ENTRY);
     return sum;
 }
 
 TK_INLINE double dot_body(const double *a, const double *b, ptrdiff_t n)
 {
-    double sum = 0.0;
-#pragma omp simd reduction(+ : sum) simdlen(8)
-    for (ptrdiff_t j = 0; j < n; j++)
-        sum += a[j] * b[j];
+    double sum;
+    ADD_UP(double, sum, n, TERM_PRODUCT);
     return sum;
 }
 
@@ -333,26 +351,20 @@ TK_INLINE double max_abs_body(const double *b, ptrdiff_t n)
 /* <p,b> - 1/2 <p,p> */
 TK_INLINE double gain_body(const double *p, const double *b, ptrdiff_t n)
 {
-    double sum = 0.0;
-#pragma omp simd reduction(+ : sum) simdlen(8)
-    for (ptrdiff_t j = 0; j < n; j++)
-        sum += p[j] * (b[j] - 0.5 * p[j]);
+    double sum;
+    ADD_UP(double, sum, n, TERM_GAIN);
     return sum;
 }
 
 /* OUT others: (s_j - s_own + margin) scale for all j but own, in the order in which the last has taken
  * the place of own. others has m entries, but the last of them means nothing. Returns whether all
  * are finite. */
-TK_INLINE int take_others_body(const double *s, ptrdiff_t own, ptrdiff_t m, double margin,
-                                double scale, double *others)
+TK_INLINE int take_others_body(const double *restrict s, ptrdiff_t own, ptrdiff_t m, double margin,
+                               double scale, double *restrict others)
 {
     const double own_score = s[own];
-    double nothing = 0.0; /* infinity times 0 is NaN */
-#pragma omp simd reduction(+ : nothing)
-    for (ptrdiff_t j = 0; j < m; j++) {
-        others[j] = ((s[j] - own_score) + margin) * scale;
-        nothing += others[j] * 0.0;
-    }
+    double nothing; /* infinity times 0 is NaN */
+    ADD_UP(double, nothing, m, TERM_OTHER);
     others[own] = others[m - 1];
     return nothing == 0.0;
 }
