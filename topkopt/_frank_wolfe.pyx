@@ -20,7 +20,7 @@ from libc.string cimport memcmp
 
 from topkopt._losses cimport START, Loss
 from topkopt._real cimport real
-from topkopt._sdca cimport Examples, Sums, add_row
+from topkopt._sdca cimport Examples, Sums, add_rows
 from topkopt._select cimport rank_of
 
 cdef enum:
@@ -60,7 +60,7 @@ cdef class VertexExamples(Examples):
         self.hard = hard
         self.smoothing = loss.smoothing
         self.all_slots = all_slots
-        self.scratch = np.empty(4 * n_classes + hard.work_size(n_classes) + 1)
+        self.scratch = np.empty(5 * n_classes + hard.work_size(n_classes) + 1)
 
     cdef double weighed_square(self, Py_ssize_t i, const double* d) noexcept nogil:
         # The part of <d,d> that the smoothing weighs
@@ -429,9 +429,7 @@ cdef class ActiveSets:
 
 def scores_sums(Examples examples, const real[:, ::1] s, const real[:, ::1] a):
     """Return (sum C_i L_i, sum C_i L_i*, <A, S>) from the scores s."""
-    cdef Py_ssize_t i
     cdef Sums sums = Sums(0.0, 0.0, 0.0)
     with nogil:
-        for i in range(s.shape[0]):
-            add_row(examples, i, &s[i, 0], &a[i, 0], &sums)
+        add_rows(examples, 0, s.shape[0], &s[0, 0], &a[0, 0], &sums)
     return sums.losses, sums.conjugates, sums.inner

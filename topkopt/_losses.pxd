@@ -13,6 +13,10 @@ cdef struct Labels:
 cdef enum:
     START = 2
 
+# Rows whose values may be found together
+cdef enum:
+    SIDE_BY_SIDE = 4
+
 
 cdef class Loss:
     cdef readonly bint convex          # has a conjugate, and so a dual problem and a certificate
@@ -23,6 +27,10 @@ cdef class Loss:
     # L(s). INOUT start: where the last evaluation for this example ended
     cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
                           double* work) noexcept nogil
+
+    # L of n_rows <= SIDE_BY_SIDE rows, behind each other as are their starts; OUT values
+    cdef void row_values(self, const double* s, const Labels* y, Py_ssize_t n_rows, Py_ssize_t m,
+                         double* start, double* values, double* work) noexcept nogil
 
     # L*(v), for a v that is in its domain but for rounding
     cdef double row_conjugate(self, const double* v, Labels y, Py_ssize_t m,

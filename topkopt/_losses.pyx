@@ -20,7 +20,7 @@ from topkopt._entropy cimport (ENTROPY_WORK, TOPK_ENTROPY_WORK, prox_entropy_row
 from topkopt._lambert cimport exp_row, lambertw_exp_scalar
 from topkopt._select cimport (heap_pop, heapify, rank_of, row_dot, row_max, row_max_abs, row_sum,
                               scratch)
-from topkopt._topk cimport (TOPK_ALPHA, TOPK_BETA, TOPK_LABEL, TOPK_WORK, TopKKind,
+from topkopt._topk cimport (SHORT, TOPK_ALPHA, TOPK_BETA, TOPK_LABEL, TOPK_WORK, TopKKind,
                             project_topk_row)
 from topkopt._weighted cimport WEIGHTED_WORK, project_weighted_row
 
@@ -63,6 +63,14 @@ cdef extern from "_rows.h" nogil:
 
     # <p,b> - 1/2 <p,p>
     double gain(const double* p, const double* b, Py_ssize_t n)
+
+
+cdef extern from "_topk.h" nogil:
+    # For four rows of m scores: b are the margins (s_j - s_own + 1) scale. OUT gains: the largest
+    # <b,p> - 1/2 <p,p> over the top-k simplex of kind alpha and radius 1, for rows whose bit is
+    # set in what it returns. INOUT starts: START for each row. TEMP b: 4 m
+    int gains_of_four(const double* s, const Py_ssize_t* own, Py_ssize_t m, double k, double scale,
+                      double* starts, double* gains, double* b)
 
 
 cdef inline void return_others(Py_ssize_t own, Py_ssize_t m, double* v) noexcept nogil:
@@ -221,6 +229,12 @@ cdef class Loss:
                           double* work) noexcept nogil:
         return NAN
 
+    cdef void row_values(self, const double* s, const Labels* y, Py_ssize_t n_rows, Py_ssize_t m,
+                         double* start, double* values, double* work) noexcept nogil:
+        cdef Py_ssize_t i
+        for i in range(n_rows):
+            values[i] = self.row_value(s + i * m, y[i], m, start + i * START, work)
+
     cdef double row_conjugate(self, const double* v, Labels y, Py_ssize_t m,
                               double* work) noexcept nogil:
         return NAN
@@ -300,24 +314,31 @@ cdef class Loss:
 
     def _fill(self, const double[:, ::1] scores, const Py_ssize_t[::1] label_index,
               const Py_ssize_t[::1] label_start, double[:, :] out, int what):
-        cdef Py_ssize_t i, m = scores.shape[1]
-        cdef Labels y
-        cdef double[START] start
+        cdef Py_ssize_t i = 0, j, n_rows, m = scores.shape[1]
+        cdef Labels[SIDE_BY_SIDE] y
+        cdef double[SIDE_BY_SIDE * START] start
+        cdef double[SIDE_BY_SIDE] values
         cdef double[::1] work = scratch(self.work_size(m))
         with nogil:
-            for i in range(scores.shape[0]):
-                y.index = &label_index[0] + label_start[i]
-                y.n = label_start[i + 1] - label_start[i]
+            while i < scores.shape[0]:
+                n_rows = min(scores.shape[0] - i, <Py_ssize_t>SIDE_BY_SIDE)
+                for j in range(n_rows):
+                    y[j].index = &label_index[0] + label_start[i + j]
+                    y[j].n = label_start[i + j + 1] - label_start[i + j]
+                    start[j * START] = NAN
                 if what == VALUE:
-                    start[0] = NAN
-                    out[i, 0] = self.row_value(&scores[i, 0], y, m, start, &work[0])
-                elif what == GRADIENT:
-                    start[0] = NAN
-                    self.row_prox(&scores[i, 0], y, m, 0.0, &out[i, 0], start, &work[0])
-                elif self.row_violation(&scores[i, 0], y, m, &work[0]) > DOMAIN_SLACK:
-                    out[i, 0] = INFINITY
-                else:
-                    out[i, 0] = self.row_conjugate(&scores[i, 0], y, m, &work[0])
+                    self.row_values(&scores[i, 0], y, n_rows, m, start, values, &work[0])
+                for j in range(n_rows):
+                    if what == VALUE:
+                        out[i, 0] = values[j]
+                    elif what == GRADIENT:
+                        self.row_prox(&scores[i, 0], y[j], m, 0.0, &out[i, 0], start + j * START,
+                                      &work[0])
+                    elif self.row_violation(&scores[i, 0], y[j], m, &work[0]) > DOMAIN_SLACK:
+                        out[i, 0] = INFINITY
+                    else:
+                        out[i, 0] = self.row_conjugate(&scores[i, 0], y[j], m, &work[0])
+                    i += 1
 
     def _parameters(self):
         return ()
@@ -495,6 +516,22 @@ cdef class TopKHinge(MaxMargin):
         if self.code == TOPK_LABEL and k > 1:   # its slot may have the last of the k places
             total = max(total, largest_sum(work, n, k - 1, largest, start, temp))
         return max(0.0, total) / k
+
+    cdef void row_values(self, const double* s, const Labels* y, Py_ssize_t n_rows, Py_ssize_t m,
+                         double* start, double* values, double* work) noexcept nogil:
+        cdef Py_ssize_t[SIDE_BY_SIDE] own
+        cdef Py_ssize_t i
+        cdef int found = 0
+        if (self.smoothing >= DBL_MIN and self.code == TOPK_ALPHA and m <= SHORT
+                and n_rows == SIDE_BY_SIDE):
+            for i in range(n_rows):
+                own[i] = y[i].index[0]
+            found = gains_of_four(s, own, m, self.k, 1.0 / self.smoothing, start, values, work)
+        for i in range(n_rows):
+            if found >> i & 1:
+                values[i] *= self.smoothing
+            else:
+                values[i] = self.row_value(s + i * m, y[i], m, start + i * START, work)
 
     cdef void vertex(self, const double* h, double* p, Py_ssize_t n, double* work) noexcept nogil:
         cdef Py_ssize_t j

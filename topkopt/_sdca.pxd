@@ -32,5 +32,6 @@ cdef struct Sums:
     double conjugates
     double inner
 
-cdef void add_row(Examples examples, Py_ssize_t i, const real* s, const real* a,
-                  Sums* sums) noexcept nogil
+# Adds what the rows first, first + 1, ... contribute; their scores and blocks are behind each other
+cdef void add_rows(Examples examples, Py_ssize_t first, Py_ssize_t n_rows, const real* s,
+                   const real* a, Sums* sums) noexcept nogil

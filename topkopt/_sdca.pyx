@@ -12,7 +12,7 @@ from libc.math cimport NAN
 from libc.stdint cimport int32_t, int64_t
 
 from topkopt._blas cimport gemm
-from topkopt._losses cimport START, Labels, Loss
+from topkopt._losses cimport SIDE_BY_SIDE, START, Labels, Loss
 from topkopt._real cimport real
 from topkopt._select cimport (axpy_row, combine_rows, replace_row, scaled_dot, spread_rows,
                               without_row)
@@ -58,7 +58,7 @@ cdef class Examples:
         self.n_classes = n_classes
         self.start = np.full((len(cost), START), NAN)
         self.value_start = np.full((len(cost), START), NAN)
-        self.scratch = np.empty(2 * n_classes + loss.work_size(n_classes) + 1)
+        self.scratch = np.empty((1 + SIDE_BY_SIDE) * n_classes + loss.work_size(n_classes) + 1)
 
     cdef Labels labels(self, Py_ssize_t i) noexcept nogil:
         cdef Labels y
@@ -255,26 +255,38 @@ def sparse_epoch(Examples examples, const real[::1] data, const integer[::1] ind
                 add_change(&change, data[j], &d[0], &w[indices[j], 0], m)
 
 
-cdef void add_row(Examples examples, Py_ssize_t i, const real* s, const real* a,
-                  Sums* sums) noexcept nogil:
-    cdef Py_ssize_t j, m = examples.n_classes
+cdef void add_rows(Examples examples, Py_ssize_t first, Py_ssize_t n_rows, const real* s,
+                   const real* a, Sums* sums) noexcept nogil:
+    cdef Py_ssize_t j, size, m = examples.n_classes
     cdef double* v = &examples.scratch[0]
     cdef double* work = v + m
     cdef const double* scores = work
-    cdef double cost = examples.cost[i]
-    cdef Labels y = examples.labels(i)
-    if cost == 0.0:
-        return
-    if real is double:
-        scores = s
-    else:
-        for j in range(m):
-            work[j] = s[j]
-        work += m
-    sums.inner -= cost * scaled_dot(s, a, -1.0 / cost, m, v)
-    sums.losses += cost * examples.loss.row_value(scores, y, m, &examples.value_start[i, 0], work)
-    if examples.loss.convex:
-        sums.conjugates += cost * examples.loss.row_conjugate(v, y, m, work)
+    cdef double[SIDE_BY_SIDE] losses
+    cdef Labels[SIDE_BY_SIDE] y
+    cdef double cost
+    if real is float:
+        work += SIDE_BY_SIDE * m
+    while n_rows > 0:
+        size = min(n_rows, <Py_ssize_t>SIDE_BY_SIDE)
+        if real is double:
+            scores = s
+        else:
+            for j in range(size * m):
+                v[m + j] = s[j]
+        for j in range(size):
+            y[j] = examples.labels(first + j)
+        examples.loss.row_values(scores, y, size, m, &examples.value_start[first, 0], losses, work)
+        for j in range(size):
+            cost = examples.cost[first + j]
+            if cost > 0.0:
+                sums.losses += cost * losses[j]
+                sums.inner -= cost * scaled_dot(s + j * m, a + j * m, -1.0 / cost, m, v)
+                if examples.loss.convex:
+                    sums.conjugates += cost * examples.loss.row_conjugate(v, y[j], m, work)
+        s += size * m
+        a += size * m
+        first += size
+        n_rows -= size
 
 
 def dense_sums(Examples examples, const real[:, :] x, const real[:, ::1] w,
@@ -304,8 +316,7 @@ def dense_sums(Examples examples, const real[:, :] x, const real[:, ::1] w,
                     rows = &xb[0, 0]
                 gemm(False, False, size, m, n_features, <real>1, rows, distance, &w[0, 0], m,
                      <real>0, &s[0, 0], m)
-            for i in range(size):
-                add_row(examples, first + i, &s[i, 0], &a[first + i, 0], &sums)
+            add_rows(examples, first, size, &s[0, 0], &a[first, 0], &sums)
             first += size
     return sums.losses, sums.conjugates, sums.inner
 
@@ -320,5 +331,5 @@ def sparse_sums(Examples examples, const real[::1] data, const integer[::1] indi
     with nogil:
         for i in range(a.shape[0]):
             sparse_scores(data, indices, indptr[i], indptr[i + 1], w, &s[0])
-            add_row(examples, i, &s[0], &a[i, 0], &sums)
+            add_rows(examples, i, 1, &s[0], &a[i, 0], &sums)
     return sums.losses, sums.conjugates, sums.inner

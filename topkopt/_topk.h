@@ -68,38 +68,44 @@ DEFINE_BOTH(add)
 DEFINE_BOTH(min)
 DEFINE_BOTH(max)
 
-TK_INLINE TK_AVX2 Piece piece_at_avx2(const double *b, ptrdiff_t n, double offset, double cap)
+/* Pieces in four lanes: of the entries of one row, or four rows side by side. */
+typedef struct {
+    __m256d n_upper, sum_upper, least_upper;
+    __m256d n_above, sum_middle, least_above, most_below;
+    __m256d most_lower;
+} Pieces;
+
+TK_INLINE TK_AVX2 Pieces pieces_at(const double *b, ptrdiff_t n, __m256d offset, __m256d cap)
 {
     const __m256d none = _mm256_setzero_pd(), one = _mm256_set1_pd(1.0);
     const __m256d high = _mm256_set1_pd(INFINITY), low = _mm256_set1_pd(-INFINITY);
-    const __m256d offsets = _mm256_set1_pd(offset), caps = _mm256_set1_pd(cap);
-    __m256d n_upper = none, sum_upper = none, n_above = none, sum_middle = none;
-    __m256d least_upper = high, least_above = high, most_below = low, most_lower = low;
+    Pieces at = {none, none, high, none, none, high, low, low};
     for (ptrdiff_t j = 0; j < n; j += 4) {
-        const __m256d v = _mm256_sub_pd(_mm256_loadu_pd(b + j), offsets);
-        const __m256d is_upper = _mm256_cmp_pd(v, caps, _CMP_GE_OQ);
+        const __m256d v = _mm256_loadu_pd(b + j) - offset;
+        const __m256d is_upper = _mm256_cmp_pd(v, cap, _CMP_GE_OQ);
         const __m256d is_above = _mm256_cmp_pd(v, none, _CMP_GT_OQ);
         const __m256d below_cap = _mm256_blendv_pd(v, low, is_upper);
-        n_upper = _mm256_add_pd(n_upper, _mm256_and_pd(is_upper, one));
-        sum_upper = _mm256_add_pd(sum_upper, _mm256_and_pd(is_upper, v));
-        n_above = _mm256_add_pd(n_above, _mm256_and_pd(is_above, one));
-        sum_middle = _mm256_add_pd(sum_middle, _mm256_max_pd(below_cap, none));
-        least_upper = _mm256_min_pd(least_upper, _mm256_blendv_pd(high, v, is_upper));
-        least_above = _mm256_min_pd(least_above, _mm256_blendv_pd(high, v, is_above));
-        most_below = _mm256_max_pd(most_below, below_cap);
-        most_lower = _mm256_max_pd(most_lower, _mm256_blendv_pd(v, low, is_above));
+        at.n_upper += _mm256_and_pd(is_upper, one);
+        at.sum_upper += _mm256_and_pd(is_upper, v);
+        at.n_above += _mm256_and_pd(is_above, one);
+        at.sum_middle += _mm256_max_pd(below_cap, none);
+        at.least_upper = _mm256_min_pd(at.least_upper, _mm256_blendv_pd(high, v, is_upper));
+        at.least_above = _mm256_min_pd(at.least_above, _mm256_blendv_pd(high, v, is_above));
+        at.most_below = _mm256_max_pd(at.most_below, below_cap);
+        at.most_lower = _mm256_max_pd(at.most_lower, _mm256_blendv_pd(v, low, is_above));
     }
-    const __m128d counts = both_add(n_upper, n_above), sums = both_add(sum_upper, sum_middle);
-    const __m128d least = both_min(least_upper, least_above);
-    const __m128d most = both_max(most_below, most_lower);
-    return (Piece){_mm_cvtsd_f64(counts),
-                   _mm_cvtsd_f64(sums),
-                   _mm_cvtsd_f64(least),
-                   _mm_cvtsd_f64(_mm_unpackhi_pd(counts, counts)) - _mm_cvtsd_f64(counts),
-                   _mm_cvtsd_f64(_mm_unpackhi_pd(sums, sums)),
-                   _mm_cvtsd_f64(_mm_unpackhi_pd(least, least)),
-                   _mm_cvtsd_f64(most),
-                   _mm_cvtsd_f64(_mm_unpackhi_pd(most, most))};
+    return at;
+}
+
+TK_INLINE TK_AVX2 Piece piece_at_avx2(const double *b, ptrdiff_t n, double offset, double cap)
+{
+    const Pieces at = pieces_at(b, n, _mm256_set1_pd(offset), _mm256_set1_pd(cap));
+    const __m128d counts = both_add(at.n_upper, at.n_above);
+    const __m128d sums = both_add(at.sum_upper, at.sum_middle);
+    const __m128d least = both_min(at.least_upper, at.least_above);
+    const __m128d most = both_max(at.most_below, at.most_lower);
+    return (Piece){counts[0], sums[0],  least[0], counts[1] - counts[0],
+                   sums[1],   least[1], most[0],  most[1]};
 }
 #else
 #define piece_at_avx2 piece_at_base
@@ -208,6 +214,141 @@ TK_INLINE int jump_along_path(const double *b, ptrdiff_t n, double k, double bia
 {
     return TK_HAS_AVX2() ? jump_avx2(b, n, k, bias, most, shift, offset, cap)
                          : jump_base(b, n, k, bias, most, shift, offset, cap);
+}
+
+/* Four short rows side by side ---------------------------------------------------------------- */
+
+#ifdef TK_X86
+#define WHERE(mask, yes, no) _mm256_blendv_pd(no, yes, mask)
+#define IS_LESS(a, b) _mm256_cmp_pd(a, b, _CMP_LT_OQ)
+#define IS_AT_MOST(a, b) _mm256_cmp_pd(a, b, _CMP_LE_OQ)
+#define SIZE(a) _mm256_andnot_pd(_mm256_set1_pd(-0.0), a)
+
+/* solve_on_piece in lanes. */
+TK_INLINE TK_AVX2 __m256d solve_on_pieces(const Pieces *at, __m256d k, double bias, double most,
+                                          __m256d t, __m256d offset, __m256d *u, __m256d *solved)
+{
+    const __m256d none = _mm256_setzero_pd(), one = _mm256_set1_pd(1.0), rest = k - at->n_upper;
+    const __m256d n_middle = at->n_above - at->n_upper, some = IS_LESS(none, n_middle);
+    const __m256d count = _mm256_max_pd(n_middle, one); /* on a plateau, rest and middle are 0 */
+    const __m256d cap = (count * (at->sum_upper + k * t) + rest * at->sum_middle)
+                        / (count * (bias * k * k + at->n_upper) + rest * rest);
+    const __m256d few = at->most_lower - rest * *u, share = k / at->n_upper * *u;
+    const __m256d many = _mm256_max_pd(
+        at->least_upper - share,
+        _mm256_min_pd(at->least_upper - (rest + one) * *u, -offset - share));
+    __m256d past, plateau;
+    *solved = WHERE(some, IS_LESS(none, rest), _mm256_cmp_pd(rest, none, _CMP_EQ_OQ));
+    *u = WHERE(*solved, _mm256_min_pd(_mm256_set1_pd(most), cap), *u);
+    past = at->least_upper - *u;
+    plateau = past - 0.5 * _mm256_max_pd(none, _mm256_min_pd(*u, past - at->most_lower));
+    plateau = _mm256_and_pd(IS_LESS(past, none), plateau);
+    return WHERE(some, (at->sum_middle - rest * *u) / count,
+                 WHERE(*solved, plateau, WHERE(IS_LESS(none, rest), few, many)));
+}
+
+/* jump_along_path in lanes; entry j of row i is b[4 j + i]. IN open: which rows to solve; returns
+ * which of them came to rest. */
+TK_INLINE TK_AVX2 __m256d jump_side_by_side(const double *b, ptrdiff_t n, __m256d k, double bias,
+                                            double most, __m256d shift, __m256d open,
+                                            __m256d *offset, __m256d *cap)
+{
+    const __m256d none = _mm256_setzero_pd(), infinite = _mm256_set1_pd(INFINITY);
+    __m256d at_offset = *offset, at_cap = *cap, arrived = none;
+    for (int jump = 0; jump < TOPK_JUMPS && _mm256_movemask_pd(open); jump++) {
+        const Pieces at = pieces_at(b, 4 * n, at_offset, at_cap);
+        const __m256d t = shift + at_offset;
+        const __m256d lost = _mm256_and_pd(_mm256_cmp_pd(at.most_lower, -infinite, _CMP_EQ_OQ),
+                                           IS_LESS(TOPK_FAR * at_cap, at.least_above));
+        const __m256d zero = IS_AT_MOST(at.sum_upper + at.sum_middle + k * t, none);
+        __m256d u = at_cap, solved, sound, slack, rests;
+        __m256d move = solve_on_pieces(&at, k, bias, most, t, at_offset, &u, &solved);
+        sound = _mm256_and_pd(IS_LESS(none, u), IS_LESS(SIZE(move), infinite));
+        slack = 2 * DBL_EPSILON * (SIZE(at_offset) + SIZE(move) + u);
+        rests = IS_AT_MOST(SIZE(move), TOPK_FAR * SIZE(at_offset + move));
+        rests = _mm256_and_pd(rests, IS_AT_MOST(at.most_lower - move, slack));
+        rests = _mm256_and_pd(rests, IS_AT_MOST(-slack, at.least_above - move));
+        rests = _mm256_and_pd(rests, IS_AT_MOST(at.most_below - move, u + slack));
+        rests = _mm256_and_pd(rests, IS_AT_MOST(u - slack, at.least_upper - move));
+        rests = _mm256_or_pd(zero, _mm256_and_pd(rests, _mm256_and_pd(sound, solved)));
+        rests = _mm256_and_pd(open, _mm256_andnot_pd(lost, rests));
+        *offset = WHERE(rests, at_offset + _mm256_andnot_pd(zero, move), *offset);
+        *cap = WHERE(rests, _mm256_andnot_pd(zero, u), *cap);
+        arrived = _mm256_or_pd(arrived, rests);
+        open = _mm256_and_pd(_mm256_andnot_pd(rests, open), _mm256_or_pd(lost, sound));
+        if (jump % 4 == 3) {
+            move *= 0.5;
+            u = 0.5 * u + 0.5 * at_cap;
+        }
+        at_offset += WHERE(lost, at.least_above, move);
+        at_cap = WHERE(lost, at_cap, u);
+    }
+    return arrived;
+}
+
+/* For four rows of m scores: b are the margins (s_j - s_own + 1) scale of the classes j but own.
+ * OUT gains: the largest <b,p> - 1/2 <p,p> over 0 <= p_j <= <1,p>/k, <1,p> <= 1, for the rows whose
+ * bit is set in what it returns. INOUT starts: two numbers for each row. TEMP b: 4 m */
+TK_AVX2 static int gains_of_four_avx2(const double *s, const ptrdiff_t *own, ptrdiff_t m, double k,
+                                      double scale, double *starts, double *gains, double *b)
+{
+    const __m256d none = _mm256_setzero_pd(), low = _mm256_set1_pd(-INFINITY);
+    const __m256d most = _mm256_set1_pd(1.0 / k);
+    const __m256d own_score =
+        _mm256_set_pd(s[3 * m + own[3]], s[2 * m + own[2]], s[m + own[1]], s[own[0]]);
+    const __m256d label =
+        _mm256_set_pd((double)own[3], (double)own[2], (double)own[1], (double)own[0]);
+    __m256d largest = low, size = none, gain = none;
+    for (ptrdiff_t j = 0; j < m; j++) {
+        __m256d v = _mm256_set_pd(s[3 * m + j], s[2 * m + j], s[m + j], s[j]);
+        v = ((v - own_score) + 1.0) * scale;
+        size += SIZE(v);
+        v = WHERE(_mm256_cmp_pd(label, _mm256_set1_pd((double)j), _CMP_EQ_OQ), low, v);
+        largest = _mm256_max_pd(largest, v);
+        _mm256_storeu_pd(b + 4 * j, v);
+    }
+    for (ptrdiff_t j = 0; j < 4 * m; j += 4)
+        _mm256_storeu_pd(b + j, _mm256_loadu_pd(b + j) - largest);
+
+    const __m256d sound = IS_LESS(size, _mm256_set1_pd(1.0 / DBL_EPSILON));
+    const __m256d open = _mm256_and_pd(sound, IS_LESS(none, largest));
+    const __m256d start_0 = _mm256_set_pd(starts[6], starts[4], starts[2], starts[0]);
+    const __m256d start_1 = _mm256_set_pd(starts[7], starts[5], starts[3], starts[1]);
+    const __m256d given = _mm256_cmp_pd(start_0, start_0, _CMP_ORD_Q);
+    __m256d cap = _mm256_min_pd(most, largest), offset = WHERE(given, start_0, -2.0 * cap);
+    cap = WHERE(given, start_1, cap);
+    __m256d found = jump_side_by_side(b, m, _mm256_set1_pd(k), 0.0, 1.0 / k, largest, open, &offset,
+                                      &cap);
+    /* Entries far below the largest lost digits when that was subtracted. */
+    found = _mm256_and_pd(found, _mm256_or_pd(IS_AT_MOST(-offset, TOPK_FAR * k * cap),
+                                              IS_AT_MOST(cap, none)));
+    for (ptrdiff_t j = 0; j < 4 * m; j += 4) {
+        const __m256d v = _mm256_max_pd(_mm256_loadu_pd(b + j), offset); /* with 0 < p the entry */
+        const __m256d p = _mm256_min_pd(v - offset, cap);
+        gain += p * ((v + largest) - 0.5 * p);
+    }
+    found = _mm256_or_pd(found, _mm256_andnot_pd(open, sound)); /* no entry is above 0 */
+    _mm256_storeu_pd(gains, _mm256_and_pd(open, gain));
+    _mm256_storeu_pd(b, offset);
+    _mm256_storeu_pd(b + 4, WHERE(IS_LESS(none, cap), cap, most));
+    for (int i = 0; i < 4; i++)
+        if (_mm256_movemask_pd(_mm256_and_pd(open, found)) >> i & 1) {
+            starts[2 * i] = b[i];
+            starts[2 * i + 1] = b[4 + i];
+        }
+    return _mm256_movemask_pd(found);
+}
+#endif
+
+TK_INLINE int gains_of_four(const double *s, const ptrdiff_t *own, ptrdiff_t m, double k,
+                            double scale, double *starts, double *gains, double *b)
+{
+#ifdef TK_X86
+    if (TK_HAS_AVX2())
+        return gains_of_four_avx2(s, own, m, k, scale, starts, gains, b);
+#endif
+    (void)s, (void)own, (void)m, (void)k, (void)scale, (void)starts, (void)gains, (void)b;
+    return 0; /* one after the other, then */
 }
 
 #endif

@@ -10,6 +10,10 @@ cdef enum TopKKind:
 cdef enum:
     TOPK_WORK = 2
 
+# Up to this length rows are looked at whole
+cdef enum:
+    SHORT = 64
+
 # kind alpha: {0 <= x_j <= <1,x>/k, <1,x> <= radius}, radius = inf for the cone; beta:
 # {0 <= x_j <= radius/k, <1,x> <= radius}; label: the two of them with k - 1 in the cone.
 # OUT x (may be b). TEMP work. INOUT start: NULL, or two numbers by which nearly the same row is

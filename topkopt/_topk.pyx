@@ -21,7 +21,6 @@ from topkopt._select cimport (Threshold, clip_row, clipped_sum, fill_row, gather
 cdef enum:
     PARTS = 32         # of a list, whose maxima give a guess of its threshold
     ROOM = 3           # for the padding of a list
-    SHORT = 64         # rows that are looked at whole
 
 
 cdef extern from "_topk.h" nogil:
@@ -137,7 +136,7 @@ cdef bint project_by_jumps(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, d
         t.shift += t.offset
         t.offset = 0.0
         if not jump_along_path(work, pad_row(b, n, t.shift, work), k, bias, most, t.shift,
-                           &t.offset, &cap):
+                               &t.offset, &cap):
             return False
     if start != NULL:
         start[0] = (t.shift - largest) + t.offset
