@@ -727,3 +727,22 @@ def test_margins_that_overflow(kind, smoothing):
     scores = np.tile([1e308, -1e308, 0.0], (3, 1))
     np.testing.assert_array_equal(loss.value(scores, [0, 1, 2])[:2], [0.0, np.inf])
     assert np.isfinite(loss.gradient(scores, [0, 1, 2])).all()
+
+
+@pytest.mark.parametrize("m, k", [(2, 1), (5, 4), (26, 5), (64, 1), (64, 63), (65, 9)])
+@pytest.mark.parametrize("smoothing", [1e-3, 1.0, 30.0])
+def test_values_do_not_depend_on_their_neighbours(m, k, smoothing):
+    # Smoothed values of short rows are found four at a time.
+    rng = np.random.default_rng(m + k)
+    loss = losses.TopKHinge(k, smoothing=smoothing)
+    scores = rng.standard_normal((24, m)) * 10.0 ** rng.integers(-3, 4, (24, 1))
+    y = rng.integers(0, m, 24)
+    scores[::7] = np.round(scores[::7])
+    scores[3::8] = 1e308 * rng.choice([-1.0, 1.0], (3, m))
+    scores[5, :] = 0.25
+    scores[6, y[6]] = 1e4
+    with np.errstate(over="ignore"):
+        alone = row_by_row(loss.value, scores, y)
+    together = loss.value(scores, y)
+    np.testing.assert_allclose(together, alone, rtol=1e-12)
+    assert together[6] == 0.0

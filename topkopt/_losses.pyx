@@ -66,11 +66,11 @@ cdef extern from "_rows.h" nogil:
 
 
 cdef extern from "_topk.h" nogil:
-    # For four rows of m scores: b are the margins (s_j - s_own + 1) scale. OUT gains: the largest
-    # <b,p> - 1/2 <p,p> over the top-k simplex of kind alpha and radius 1, for rows whose bit is
-    # set in what it returns. INOUT starts: START for each row. TEMP b: 4 m
-    int gains_of_four(const double* s, const Py_ssize_t* own, Py_ssize_t m, double k, double scale,
-                      double* starts, double* gains, double* b)
+    # For up to four rows of m scores: b are the margins (s_j - s_own + 1) scale. OUT gains (4): the
+    # largest <b,p> - 1/2 <p,p> over the top-k simplex of kind alpha and radius 1, for rows whose
+    # bit is set in what it returns. INOUT starts: START for each row. TEMP work: 4 m
+    int side_by_side(const double* s, const Py_ssize_t* own, Py_ssize_t n_rows, Py_ssize_t m,
+                     double k, double scale, double* starts, double* gains, double* work)
 
 
 cdef inline void return_others(Py_ssize_t own, Py_ssize_t m, double* v) noexcept nogil:
@@ -520,16 +520,17 @@ cdef class TopKHinge(MaxMargin):
     cdef void row_values(self, const double* s, const Labels* y, Py_ssize_t n_rows, Py_ssize_t m,
                          double* start, double* values, double* work) noexcept nogil:
         cdef Py_ssize_t[SIDE_BY_SIDE] own
+        cdef double[SIDE_BY_SIDE] gains
         cdef Py_ssize_t i
         cdef int found = 0
-        if (self.smoothing >= DBL_MIN and self.code == TOPK_ALPHA and m <= SHORT
-                and n_rows == SIDE_BY_SIDE):
+        if self.smoothing >= DBL_MIN and self.code == TOPK_ALPHA and m <= SHORT:
             for i in range(n_rows):
                 own[i] = y[i].index[0]
-            found = gains_of_four(s, own, m, self.k, 1.0 / self.smoothing, start, values, work)
+            found = side_by_side(s, own, n_rows, m, self.k, 1.0 / self.smoothing, start, gains,
+                                 work)
         for i in range(n_rows):
             if found >> i & 1:
-                values[i] *= self.smoothing
+                values[i] = self.smoothing * gains[i]
             else:
                 values[i] = self.row_value(s + i * m, y[i], m, start + i * START, work)
 

@@ -356,9 +356,9 @@ TK_INLINE double gain_body(const double *p, const double *b, ptrdiff_t n)
     return sum;
 }
 
-/* OUT others: (s_j - s_own + margin) scale for all j but own, in the order in which the last has taken
- * the place of own. others has m entries, but the last of them means nothing. Returns whether all
- * are finite. */
+/* OUT others: (s_j - s_own + margin) scale for all j but own, in the order in which the last has
+ * taken the place of own. others has m entries, but the last of them means nothing. Returns whether
+ * all are finite. */
 TK_INLINE int take_others_body(const double *restrict s, ptrdiff_t own, ptrdiff_t m, double margin,
                                double scale, double *restrict others)
 {

@@ -324,12 +324,15 @@ def dense_sums(Examples examples, const real[:, :] x, const real[:, ::1] w,
 def sparse_sums(Examples examples, const real[::1] data, const integer[::1] indices,
                 const integer[::1] indptr, const real[:, ::1] w, const real[:, ::1] a):
     """As `dense_sums`, for the rows of a CSR matrix."""
-    cdef Py_ssize_t i, m = examples.n_classes
+    cdef Py_ssize_t first = 0, i, size, n = a.shape[0], m = examples.n_classes
     dtype = np.float32 if real is float else np.float64
-    cdef real[::1] s = np.empty(m, dtype)
+    cdef real[:, ::1] s = np.empty((SIDE_BY_SIDE, m), dtype)
     cdef Sums sums = Sums(0.0, 0.0, 0.0)
     with nogil:
-        for i in range(a.shape[0]):
-            sparse_scores(data, indices, indptr[i], indptr[i + 1], w, &s[0])
-            add_rows(examples, i, 1, &s[0], &a[i, 0], &sums)
+        while first < n:
+            size = min(n - first, <Py_ssize_t>SIDE_BY_SIDE)
+            for i in range(size):
+                sparse_scores(data, indices, indptr[first + i], indptr[first + i + 1], w, &s[i, 0])
+            add_rows(examples, first, size, &s[0, 0], &a[first, 0], &sums)
+            first += size
     return sums.losses, sums.conjugates, sums.inner

@@ -111,7 +111,7 @@ TK_INLINE TK_AVX2 Piece piece_at_avx2(const double *b, ptrdiff_t n, double offse
 #define piece_at_avx2 piece_at_base
 #endif
 
-/* u, where n_middle > 0 entries are between their bounds; t is the threshold of their sums. */
+/* u, where n_middle >= 1 entries are between their bounds; t is the threshold of their sums. */
 TK_INLINE double cap_on_piece(double sum_upper, double n_upper, double sum_middle, double n_middle,
                               double k, double bias, double t)
 {
@@ -125,32 +125,27 @@ TK_INLINE double cap_on_piece(double sum_upper, double n_upper, double sum_middl
 TK_INLINE double solve_on_piece(const Piece *at, double k, double bias, double most, double t,
                                 double offset, double *u, int *solved)
 {
-    double share, past, cap;
-    *solved = at->n_middle > 0 ? at->n_upper < k : at->n_upper == k;
-    if (at->n_middle > 0) {
-        if (*solved) {
-            cap = cap_on_piece(at->sum_upper, at->n_upper, at->sum_middle, at->n_middle, k, bias, t);
-            *u = LEAST(most, cap);
-        }
-        return (at->sum_middle - (k - at->n_upper) * *u) * (1.0 / at->n_middle);
-    }
+    /* On a plateau k entries share the cap: rest and middle are 0, and any count gives the same u. */
+    const double rest = k - at->n_upper, count = MOST(at->n_middle, 1.0);
+    *solved = at->n_middle > 0.0 ? rest > 0.0 : rest == 0.0;
     if (*solved) {
-        /* They share the cap, wherever t is between them and the others: not at the edge. */
-        cap = (at->sum_upper + k * t) / (bias * k * k + k);
+        const double cap =
+            cap_on_piece(at->sum_upper, at->n_upper, at->sum_middle, count, k, bias, t);
         *u = LEAST(most, cap);
-        past = at->least_upper - *u;
-        if (past >= 0.0)
-            return 0.0;
-        cap = LEAST(*u, past - at->most_lower);
-        return past - 0.5 * MOST(0.0, cap);
     }
-    if (at->n_upper < k)
-        return at->most_lower - (k - at->n_upper) * *u;
+    if (at->n_middle > 0.0)
+        return (at->sum_middle - rest * *u) / count;
+    if (*solved) {
+        /* t may be anywhere between them and the others: not at the edge. */
+        const double past = at->least_upper - *u, room = LEAST(*u, past - at->most_lower);
+        return past < 0.0 ? past - 0.5 * MOST(0.0, room) : 0.0;
+    }
+    if (rest > 0.0)
+        return at->most_lower - rest * *u;
     /* Past as many as are too many, were they u apart, but not past the largest, at 0. */
-    share = k / at->n_upper * *u;
-    past = at->least_upper + (at->n_upper - k - 1.0) * *u;
-    past = LEAST(past, -offset - share);
-    return MOST(at->least_upper - share, past);
+    const double share = k / at->n_upper * *u, past = at->least_upper - (rest + 1.0) * *u;
+    const double most_move = LEAST(past, -offset - share);
+    return MOST(at->least_upper - share, most_move);
 }
 
 TK_INLINE int is_on_piece(const Piece *at, double move, double u, double slack)
@@ -182,7 +177,7 @@ TK_INLINE int jump_body(const double *b, ptrdiff_t n, double k, double bias, dou
         move = solve_on_piece(&at, k, bias, most, t, at_offset, &u, &solved);
         if (!(u > 0.0 && fabs(move) < INFINITY))
             return 0;
-        if (solved && fabs(move) <= TOPK_FAR * fabs(at_offset + move) /* or it loses digits as well */
+        if (solved && fabs(move) <= TOPK_FAR * fabs(at_offset + move) /* as above */
             && is_on_piece(&at, move, u, 2 * DBL_EPSILON * (fabs(at_offset) + fabs(move) + u))) {
             *offset = at_offset + move;
             *cap = u;
@@ -216,7 +211,7 @@ TK_INLINE int jump_along_path(const double *b, ptrdiff_t n, double k, double bia
                          : jump_base(b, n, k, bias, most, shift, offset, cap);
 }
 
-/* Four short rows side by side ---------------------------------------------------------------- */
+/* Four short rows side by side, a row in each lane: entry j of row i is b[4 j + i] ------------- */
 
 #ifdef TK_X86
 #define WHERE(mask, yes, no) _mm256_blendv_pd(no, yes, mask)
@@ -224,34 +219,33 @@ TK_INLINE int jump_along_path(const double *b, ptrdiff_t n, double k, double bia
 #define IS_AT_MOST(a, b) _mm256_cmp_pd(a, b, _CMP_LE_OQ)
 #define SIZE(a) _mm256_andnot_pd(_mm256_set1_pd(-0.0), a)
 
-/* solve_on_piece in lanes. */
-TK_INLINE TK_AVX2 __m256d solve_on_pieces(const Pieces *at, __m256d k, double bias, double most,
-                                          __m256d t, __m256d offset, __m256d *u, __m256d *solved)
+/* solve_on_piece in lanes, without a bias. */
+TK_INLINE TK_AVX2 __m256d solve_on_pieces(const Pieces *at, __m256d k, __m256d t, __m256d offset,
+                                          __m256d *u, __m256d *solved)
 {
     const __m256d none = _mm256_setzero_pd(), one = _mm256_set1_pd(1.0), rest = k - at->n_upper;
     const __m256d n_middle = at->n_above - at->n_upper, some = IS_LESS(none, n_middle);
-    const __m256d count = _mm256_max_pd(n_middle, one); /* on a plateau, rest and middle are 0 */
+    const __m256d count = _mm256_max_pd(n_middle, one);
     const __m256d cap = (count * (at->sum_upper + k * t) + rest * at->sum_middle)
-                        / (count * (bias * k * k + at->n_upper) + rest * rest);
+                        / (count * at->n_upper + rest * rest);
     const __m256d few = at->most_lower - rest * *u, share = k / at->n_upper * *u;
     const __m256d many = _mm256_max_pd(
         at->least_upper - share,
         _mm256_min_pd(at->least_upper - (rest + one) * *u, -offset - share));
-    __m256d past, plateau;
+    __m256d past, room;
     *solved = WHERE(some, IS_LESS(none, rest), _mm256_cmp_pd(rest, none, _CMP_EQ_OQ));
-    *u = WHERE(*solved, _mm256_min_pd(_mm256_set1_pd(most), cap), *u);
+    *u = WHERE(*solved, _mm256_min_pd(one / k, cap), *u);
     past = at->least_upper - *u;
-    plateau = past - 0.5 * _mm256_max_pd(none, _mm256_min_pd(*u, past - at->most_lower));
-    plateau = _mm256_and_pd(IS_LESS(past, none), plateau);
+    room = _mm256_max_pd(none, _mm256_min_pd(*u, past - at->most_lower));
+    past = _mm256_and_pd(IS_LESS(past, none), past - 0.5 * room);
     return WHERE(some, (at->sum_middle - rest * *u) / count,
-                 WHERE(*solved, plateau, WHERE(IS_LESS(none, rest), few, many)));
+                 WHERE(*solved, past, WHERE(IS_LESS(none, rest), few, many)));
 }
 
-/* jump_along_path in lanes; entry j of row i is b[4 j + i]. IN open: which rows to solve; returns
- * which of them came to rest. */
-TK_INLINE TK_AVX2 __m256d jump_side_by_side(const double *b, ptrdiff_t n, __m256d k, double bias,
-                                            double most, __m256d shift, __m256d open,
-                                            __m256d *offset, __m256d *cap)
+/* jump_along_path in lanes, with radius 1. IN open: which rows to solve; returns which of them came
+ * to rest. */
+TK_INLINE TK_AVX2 __m256d jump_side_by_side(const double *b, ptrdiff_t n, __m256d k, __m256d shift,
+                                            __m256d open, __m256d *offset, __m256d *cap)
 {
     const __m256d none = _mm256_setzero_pd(), infinite = _mm256_set1_pd(INFINITY);
     __m256d at_offset = *offset, at_cap = *cap, arrived = none;
@@ -262,7 +256,7 @@ TK_INLINE TK_AVX2 __m256d jump_side_by_side(const double *b, ptrdiff_t n, __m256
                                            IS_LESS(TOPK_FAR * at_cap, at.least_above));
         const __m256d zero = IS_AT_MOST(at.sum_upper + at.sum_middle + k * t, none);
         __m256d u = at_cap, solved, sound, slack, rests;
-        __m256d move = solve_on_pieces(&at, k, bias, most, t, at_offset, &u, &solved);
+        __m256d move = solve_on_pieces(&at, k, t, at_offset, &u, &solved);
         sound = _mm256_and_pd(IS_LESS(none, u), IS_LESS(SIZE(move), infinite));
         slack = 2 * DBL_EPSILON * (SIZE(at_offset) + SIZE(move) + u);
         rests = IS_AT_MOST(SIZE(move), TOPK_FAR * SIZE(at_offset + move));
@@ -286,39 +280,59 @@ TK_INLINE TK_AVX2 __m256d jump_side_by_side(const double *b, ptrdiff_t n, __m256
     return arrived;
 }
 
-/* For four rows of m scores: b are the margins (s_j - s_own + 1) scale of the classes j but own.
- * OUT gains: the largest <b,p> - 1/2 <p,p> over 0 <= p_j <= <1,p>/k, <1,p> <= 1, for the rows whose
- * bit is set in what it returns. INOUT starts: two numbers for each row. TEMP b: 4 m */
-TK_AVX2 static int gains_of_four_avx2(const double *s, const ptrdiff_t *own, ptrdiff_t m, double k,
-                                      double scale, double *starts, double *gains, double *b)
+/* OUT b: the margins (s_j - s_own + 1) scale minus the largest of them; -inf in the place of own.
+ * Returns which rows are finite, and not too large to be told apart from p. */
+TK_INLINE TK_AVX2 __m256d margins_side_by_side(const double *const *rows, const ptrdiff_t *own,
+                                               ptrdiff_t m, double scale, double *b,
+                                               __m256d *largest)
 {
-    const __m256d none = _mm256_setzero_pd(), low = _mm256_set1_pd(-INFINITY);
-    const __m256d most = _mm256_set1_pd(1.0 / k);
-    const __m256d own_score =
-        _mm256_set_pd(s[3 * m + own[3]], s[2 * m + own[2]], s[m + own[1]], s[own[0]]);
+    const __m256d low = _mm256_set1_pd(-INFINITY);
     const __m256d label =
         _mm256_set_pd((double)own[3], (double)own[2], (double)own[1], (double)own[0]);
-    __m256d largest = low, size = none, gain = none;
+    const __m256d own_score =
+        _mm256_set_pd(rows[3][own[3]], rows[2][own[2]], rows[1][own[1]], rows[0][own[0]]);
+    __m256d size = _mm256_setzero_pd();
+    *largest = low;
     for (ptrdiff_t j = 0; j < m; j++) {
-        __m256d v = _mm256_set_pd(s[3 * m + j], s[2 * m + j], s[m + j], s[j]);
-        v = ((v - own_score) + 1.0) * scale;
+        const __m256d s = _mm256_set_pd(rows[3][j], rows[2][j], rows[1][j], rows[0][j]);
+        const __m256d is_own = _mm256_cmp_pd(label, _mm256_set1_pd((double)j), _CMP_EQ_OQ);
+        __m256d v = ((s - own_score) + 1.0) * scale;
         size += SIZE(v);
-        v = WHERE(_mm256_cmp_pd(label, _mm256_set1_pd((double)j), _CMP_EQ_OQ), low, v);
-        largest = _mm256_max_pd(largest, v);
+        v = WHERE(is_own, low, v);
+        *largest = _mm256_max_pd(*largest, v);
         _mm256_storeu_pd(b + 4 * j, v);
     }
     for (ptrdiff_t j = 0; j < 4 * m; j += 4)
-        _mm256_storeu_pd(b + j, _mm256_loadu_pd(b + j) - largest);
+        _mm256_storeu_pd(b + j, _mm256_loadu_pd(b + j) - *largest);
+    return IS_LESS(size, _mm256_set1_pd(1.0 / DBL_EPSILON));
+}
 
-    const __m256d sound = IS_LESS(size, _mm256_set1_pd(1.0 / DBL_EPSILON));
+/* For up to four rows of m scores: b are the margins (s_j - s_own + 1) scale of the classes j but
+ * own. OUT gains (4): the largest <b,p> - 1/2 <p,p> over 0 <= p_j <= <1,p>/k, <1,p> <= 1, for the
+ * rows whose bit is set in what it returns. INOUT starts: two numbers for each row. TEMP b: 4 m */
+TK_AVX2 static int side_by_side_avx2(const double *s, const ptrdiff_t *own, ptrdiff_t n_rows,
+                                     ptrdiff_t m, double k, double scale, double *starts,
+                                     double *gains, double *b)
+{
+    const __m256d none = _mm256_setzero_pd(), most = _mm256_set1_pd(1.0 / k);
+    const double *rows[4];
+    double start[2][4];
+    ptrdiff_t labels[4];
+    __m256d largest, gain = none;
+    for (int i = 0; i < 4; i++) {
+        const ptrdiff_t row = i < n_rows ? i : n_rows - 1; /* the last takes all free places */
+        rows[i] = s + row * m;
+        labels[i] = own[row];
+        start[0][i] = starts[2 * row];
+        start[1][i] = starts[2 * row + 1];
+    }
+    const __m256d sound = margins_side_by_side(rows, labels, m, scale, b, &largest);
     const __m256d open = _mm256_and_pd(sound, IS_LESS(none, largest));
-    const __m256d start_0 = _mm256_set_pd(starts[6], starts[4], starts[2], starts[0]);
-    const __m256d start_1 = _mm256_set_pd(starts[7], starts[5], starts[3], starts[1]);
-    const __m256d given = _mm256_cmp_pd(start_0, start_0, _CMP_ORD_Q);
-    __m256d cap = _mm256_min_pd(most, largest), offset = WHERE(given, start_0, -2.0 * cap);
-    cap = WHERE(given, start_1, cap);
-    __m256d found = jump_side_by_side(b, m, _mm256_set1_pd(k), 0.0, 1.0 / k, largest, open, &offset,
-                                      &cap);
+    __m256d offset = _mm256_loadu_pd(start[0]), cap = _mm256_min_pd(most, largest), found;
+    const __m256d given = _mm256_cmp_pd(offset, offset, _CMP_ORD_Q);
+    offset = WHERE(given, offset, -2.0 * cap);
+    cap = WHERE(given, _mm256_loadu_pd(start[1]), cap);
+    found = jump_side_by_side(b, m, _mm256_set1_pd(k), largest, open, &offset, &cap);
     /* Entries far below the largest lost digits when that was subtracted. */
     found = _mm256_and_pd(found, _mm256_or_pd(IS_AT_MOST(-offset, TOPK_FAR * k * cap),
                                               IS_AT_MOST(cap, none)));
@@ -327,27 +341,28 @@ TK_AVX2 static int gains_of_four_avx2(const double *s, const ptrdiff_t *own, ptr
         const __m256d p = _mm256_min_pd(v - offset, cap);
         gain += p * ((v + largest) - 0.5 * p);
     }
-    found = _mm256_or_pd(found, _mm256_andnot_pd(open, sound)); /* no entry is above 0 */
     _mm256_storeu_pd(gains, _mm256_and_pd(open, gain));
-    _mm256_storeu_pd(b, offset);
-    _mm256_storeu_pd(b + 4, WHERE(IS_LESS(none, cap), cap, most));
-    for (int i = 0; i < 4; i++)
-        if (_mm256_movemask_pd(_mm256_and_pd(open, found)) >> i & 1) {
-            starts[2 * i] = b[i];
-            starts[2 * i + 1] = b[4 + i];
+    _mm256_storeu_pd(start[0], offset);
+    _mm256_storeu_pd(start[1], WHERE(IS_LESS(none, cap), cap, most));
+    for (ptrdiff_t i = 0; i < n_rows; i++)
+        if (_mm256_movemask_pd(found) >> i & 1) {
+            starts[2 * i] = start[0][i];
+            starts[2 * i + 1] = start[1][i];
         }
-    return _mm256_movemask_pd(found);
+    /* Where no entry is above 0, neither is the gain. */
+    return _mm256_movemask_pd(_mm256_or_pd(found, _mm256_andnot_pd(open, sound)));
 }
 #endif
 
-TK_INLINE int gains_of_four(const double *s, const ptrdiff_t *own, ptrdiff_t m, double k,
-                            double scale, double *starts, double *gains, double *b)
+TK_INLINE int side_by_side(const double *s, const ptrdiff_t *own, ptrdiff_t n_rows, ptrdiff_t m,
+                           double k, double scale, double *starts, double *gains, double *b)
 {
 #ifdef TK_X86
     if (TK_HAS_AVX2())
-        return gains_of_four_avx2(s, own, m, k, scale, starts, gains, b);
+        return side_by_side_avx2(s, own, n_rows, m, k, scale, starts, gains, b);
 #endif
-    (void)s, (void)own, (void)m, (void)k, (void)scale, (void)starts, (void)gains, (void)b;
+    (void)s, (void)own, (void)n_rows, (void)m, (void)k, (void)scale, (void)starts, (void)gains;
+    (void)b;
     return 0; /* one after the other, then */
 }
 
