@@ -18,6 +18,7 @@ cdef enum:
     FAR = 16           # totals between the largest entry and the root
     SHORT = 64         # lists that are read again faster than they are shortened
     NEWTON_STEPS = 8   # then every other step is a pivot, so that the list shrinks geometrically
+    REBASES = 4        # from a guess far off to one edge of a plateau, the other, and its middle
 
 
 cdef extern from "_rows.h" nogil:
@@ -223,7 +224,7 @@ cdef bint threshold_near(const real* b, Py_ssize_t n, double cap, double total, 
     cdef double short_way = min(cap, total)
     cdef double margin = 0.5 * short_way if n > SHORT else FAR * total
     cdef int _
-    for _ in range(2):
+    for _ in range(REBASES):
         t.shift = guess
         n_kept[0] = gather_above(b, n, guess - margin, guess, work)
         if n_kept[0] * cap <= total * (1.0 + 4 * DBL_EPSILON):
@@ -242,10 +243,12 @@ cdef bint threshold_near(const real* b, Py_ssize_t n, double cap, double total, 
 cdef Threshold capped_threshold(const real* b, Py_ssize_t n, double cap, double total,
                                 double* start, double* work, Py_ssize_t* n_kept) noexcept nogil:
     cdef Threshold t, near
+    cdef double far = FAR * total if start == NULL else min(cap, total)
     if start == NULL or not threshold_near(b, n, cap, total, start[0], work, n_kept, &t):
         t = threshold_anywhere(b, n, cap, total, 0.0, work, n_kept)
-        if -t.offset > FAR * total:
-            # Entries far below the largest lost digits when that was subtracted.
+        if -t.offset > far:
+            # Entries far below the largest lost digits when that was subtracted, and so did their
+            # sums: values depend on these.
             if threshold_near(b, n, cap, total, t.shift + t.offset, work, n_kept, &near):
                 t = near
             else:

@@ -163,7 +163,7 @@ TK_INLINE int jump_body(const double *b, ptrdiff_t n, double k, double bias, dou
     for (int jump = 0; jump < TOPK_JUMPS; jump++) {
         const Piece at = piece_at(b, n, at_offset, u);
         const double t = shift + at_offset, last_u = u;
-        double move;
+        double move, slack, largest;
         int solved;
         if (at.most_lower == -INFINITY && at.least_above > TOPK_FAR * u) {
             at_offset += at.least_above; /* from far below all of them, sums lose digits */
@@ -177,8 +177,10 @@ TK_INLINE int jump_body(const double *b, ptrdiff_t n, double k, double bias, dou
         move = solve_on_piece(&at, k, bias, most, t, at_offset, &u, &solved);
         if (!(u > 0.0 && fabs(move) < INFINITY))
             return 0;
-        if (solved && fabs(move) <= TOPK_FAR * fabs(at_offset + move) /* as above */
-            && is_on_piece(&at, move, u, 2 * DBL_EPSILON * (fabs(at_offset) + fabs(move) + u))) {
+        slack = 2 * DBL_EPSILON * (fabs(at_offset) + fabs(move) + u);
+        largest = LEAST(u, fabs(at_offset + move)); /* of x: if far less, they do as well */
+        if (solved && fabs(move) <= TOPK_FAR * largest + slack
+            && is_on_piece(&at, move, u, slack)) {
             *offset = at_offset + move;
             *cap = u;
             return 1;
@@ -259,7 +261,8 @@ TK_INLINE TK_AVX2 __m256d jump_side_by_side(const double *b, ptrdiff_t n, __m256
         __m256d move = solve_on_pieces(&at, k, t, at_offset, &u, &solved);
         sound = _mm256_and_pd(IS_LESS(none, u), IS_LESS(SIZE(move), infinite));
         slack = 2 * DBL_EPSILON * (SIZE(at_offset) + SIZE(move) + u);
-        rests = IS_AT_MOST(SIZE(move), TOPK_FAR * SIZE(at_offset + move));
+        rests = _mm256_min_pd(u, SIZE(at_offset + move));
+        rests = IS_AT_MOST(SIZE(move), TOPK_FAR * rests + slack);
         rests = _mm256_and_pd(rests, IS_AT_MOST(at.most_lower - move, slack));
         rests = _mm256_and_pd(rests, IS_AT_MOST(-slack, at.least_above - move));
         rests = _mm256_and_pd(rests, IS_AT_MOST(at.most_below - move, u + slack));

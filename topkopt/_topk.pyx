@@ -182,6 +182,11 @@ cdef void project_alpha_row(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, 
         if k * cap > radius:
             cap = radius / k
             t = capped_threshold(b, n, cap, radius, NULL, work, &m)
+    if start != NULL and cap > 0.0:
+        start[0] = (t.shift - largest) + t.offset
+        start[1] = cap
+        if project_by_jumps(b, x, n, k, radius, bias, largest, start, work):
+            return  # with the digits that longer sums have lost
     clip_row(b, x, n, t, 0.0, cap)
 
 
