@@ -729,7 +729,7 @@ def test_margins_that_overflow(kind, smoothing):
     assert np.isfinite(loss.gradient(scores, [0, 1, 2])).all()
 
 
-@pytest.mark.parametrize("m, k", [(2, 1), (5, 4), (26, 5), (64, 1), (64, 63), (65, 9)])
+@pytest.mark.parametrize(("m", "k"), [(2, 1), (5, 4), (26, 5), (64, 1), (64, 63), (65, 9)])
 @pytest.mark.parametrize("smoothing", [1e-3, 1.0, 30.0])
 def test_values_do_not_depend_on_their_neighbours(m, k, smoothing):
     # Smoothed values of short rows are found four at a time.

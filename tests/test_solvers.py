@@ -1021,3 +1021,22 @@ def test_steps_and_values_do_not_depend_on_earlier_ones(kind, smoothing, seed):
             )
             slack = (40 + 4 * m) * np.finfo(float).eps * cost[0] * largest
             assert abs(value - cold_value) <= slack
+
+
+@pytest.mark.parametrize("kind", ["alpha", "beta", "label"])
+@pytest.mark.parametrize("m", [20, 50, 90])
+def test_values_of_ties_far_apart_keep_their_digits(kind, m):
+    # Next to such scores over the smoothing, the cap 1/k has hardly a digit.
+    rng = np.random.default_rng(m)
+    scores = np.round(rng.standard_normal((40, m)) * 2) * 5e7
+    own = np.zeros(40, dtype=np.intp)
+    for k in (1, m // 2, 2 * m // 3):
+        loss = losses.TopKHinge(k, kind, smoothing=2.5e-5)
+        examples = _sdca.Examples(loss, own[:1], np.arange(2), np.ones(1), np.ones(1), m)
+        for row, cold in zip(scores, loss.value(scores, own), strict=True):
+            x, dual = np.ones((1, 1)), np.zeros((1, m))
+            warm = _sdca.dense_sums(examples, x, row[None].copy(), dual, 1)[0]
+            assert warm == pytest.approx(cold, rel=0, abs=(40 + 4 * m) * 2.3e-16 * np.ptp(row))
+            if kind == "alpha":
+                hard = np.sort(1 + row[1:] - row[0])[-k:].mean()
+                assert warm == pytest.approx(max(0.0, hard), rel=1e-12, abs=1e-4)

@@ -13,7 +13,7 @@
 
 #include "_simd.h"
 
-#define TOPK_FAR 16 /* sums of a solution between the largest entry and t */
+#define TOPK_FAR 16 /* times the size of a solution: from there, sums lose its digits */
 #define TOPK_JUMPS 12 /* from piece to piece, before the path is followed merger by merger */
 
 #define LEAST(a, b) ((a) < (b) ? (a) : (b))
@@ -136,9 +136,10 @@ TK_INLINE double solve_on_piece(const Piece *at, double k, double bias, double m
     if (at->n_middle > 0.0)
         return (at->sum_middle - rest * *u) / count;
     if (*solved) {
-        /* t may be anywhere between them and the others: not at the edge. */
+        /* t may be anywhere between them and the others: not at the edge, and not far from it. */
         const double past = at->least_upper - *u, room = LEAST(*u, past - at->most_lower);
-        return past < 0.0 ? past - 0.5 * MOST(0.0, room) : 0.0;
+        const double nearest = past - 0.5 * MOST(0.0, room);
+        return past < 0.0 ? nearest : MOST(0.0, nearest);
     }
     if (rest > 0.0)
         return at->most_lower - rest * *u;
@@ -178,7 +179,7 @@ TK_INLINE int jump_body(const double *b, ptrdiff_t n, double k, double bias, dou
         if (!(u > 0.0 && fabs(move) < INFINITY))
             return 0;
         slack = 2 * DBL_EPSILON * (fabs(at_offset) + fabs(move) + u);
-        largest = LEAST(u, fabs(at_offset + move)); /* of x: if far less, they do as well */
+        largest = LEAST(u, fabs(at_offset + move)); /* of x: from far off, sums lose its digits */
         if (solved && fabs(move) <= TOPK_FAR * largest + slack
             && is_on_piece(&at, move, u, slack)) {
             *offset = at_offset + move;
@@ -234,14 +235,14 @@ TK_INLINE TK_AVX2 __m256d solve_on_pieces(const Pieces *at, __m256d k, __m256d t
     const __m256d many = _mm256_max_pd(
         at->least_upper - share,
         _mm256_min_pd(at->least_upper - (rest + one) * *u, -offset - share));
-    __m256d past, room;
+    __m256d past, nearest;
     *solved = WHERE(some, IS_LESS(none, rest), _mm256_cmp_pd(rest, none, _CMP_EQ_OQ));
     *u = WHERE(*solved, _mm256_min_pd(one / k, cap), *u);
     past = at->least_upper - *u;
-    room = _mm256_max_pd(none, _mm256_min_pd(*u, past - at->most_lower));
-    past = _mm256_and_pd(IS_LESS(past, none), past - 0.5 * room);
+    nearest = past - 0.5 * _mm256_max_pd(none, _mm256_min_pd(*u, past - at->most_lower));
+    nearest = WHERE(IS_LESS(past, none), nearest, _mm256_max_pd(none, nearest));
     return WHERE(some, (at->sum_middle - rest * *u) / count,
-                 WHERE(*solved, past, WHERE(IS_LESS(none, rest), few, many)));
+                 WHERE(*solved, nearest, WHERE(IS_LESS(none, rest), few, many)));
 }
 
 /* jump_along_path in lanes, with radius 1. IN open: which rows to solve; returns which of them came

@@ -21,6 +21,7 @@ from topkopt._select cimport (Threshold, clip_row, clipped_sum, fill_row, gather
 cdef enum:
     PARTS = 32         # of a list, whose maxima give a guess of its threshold
     ROOM = 3           # for the padding of a list
+    REBASES = 4        # of entries, each time nearer to t
 
 
 cdef extern from "_topk.h" nogil:
@@ -123,26 +124,25 @@ cdef bint project_by_jumps(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, d
     # Returns whether it came to rest; only then is x written.
     cdef Threshold t
     cdef double most = radius / k, cap = min(most, largest)
+    cdef int _
     t.shift = largest
     t.offset = -2 * cap
     if start != NULL and start[0] == start[0]:
         t.offset = start[0]
         cap = start[1]
-    if not jump_along_path(work, pad_row(b, n, t.shift, work), k, bias, most, t.shift,
-                           &t.offset, &cap):
-        return False
-    if -t.offset > TOPK_FAR * k * cap > 0.0:
-        # Entries far below the largest lost digits when that was subtracted.
-        t.shift += t.offset
-        t.offset = 0.0
+    for _ in range(REBASES):
         if not jump_along_path(work, pad_row(b, n, t.shift, work), k, bias, most, t.shift,
                                &t.offset, &cap):
             return False
-    if start != NULL:
-        start[0] = (t.shift - largest) + t.offset
-        start[1] = cap if cap > 0.0 else most
-    clip_row(b, x, n, t, 0.0, cap)
-    return True
+        if fabs(t.offset) <= TOPK_FAR * k * cap or cap == 0.0:
+            if start != NULL:
+                start[0] = (t.shift - largest) + t.offset
+                start[1] = cap if cap > 0.0 else most
+            clip_row(b, x, n, t, 0.0, cap)
+            return True
+        t.shift += t.offset     # entries far from the shift lost digits when it was subtracted
+        t.offset = 0.0
+    return False
 
 
 cdef void project_alpha_row(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, double radius,
