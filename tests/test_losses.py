@@ -732,17 +732,21 @@ def test_margins_that_overflow(kind, smoothing):
 @pytest.mark.parametrize(("m", "k"), [(2, 1), (5, 4), (26, 5), (64, 1), (64, 63), (65, 9)])
 @pytest.mark.parametrize("smoothing", [1e-3, 1.0, 30.0])
 def test_values_do_not_depend_on_their_neighbours(m, k, smoothing):
-    # Smoothed values of short rows are found four at a time.
+    # Smoothed values of short rows are found four at a time; those of weights, one by one.
     rng = np.random.default_rng(m + k)
     loss = losses.TopKHinge(k, smoothing=smoothing)
+    single = losses.WeightedTopKHinge("flat", k=k, smoothing=smoothing)
     scores = rng.standard_normal((24, m)) * 10.0 ** rng.integers(-3, 4, (24, 1))
     y = rng.integers(0, m, 24)
     scores[::7] = np.round(scores[::7])
+    scores[2::7] = np.round(scores[2::7], 1) + 1e-8 * rng.standard_normal(scores[2::7].shape)
     scores[3::8] = 1e308 * rng.choice([-1.0, 1.0], (3, m))
     scores[5, :] = 0.25
     scores[6, y[6]] = 1e4
-    with np.errstate(over="ignore"):
-        alone = row_by_row(loss.value, scores, y)
-    together = loss.value(scores, y)
-    np.testing.assert_allclose(together, alone, rtol=1e-12)
-    assert together[6] == 0.0
+    values, expected = loss.value(scores, y), single.value(scores, y)
+    assert values[6] == 0.0
+    np.testing.assert_array_equal(values, row_by_row(loss.value, scores, y))
+    huge = np.arange(24) % 8 == 3
+    np.testing.assert_array_equal(values[huge], expected[huge])
+    size = 1 + np.abs(scores[~huge] - scores[~huge, y[~huge], None]).max(axis=1)
+    np.testing.assert_allclose((values[~huge] - expected[~huge]) / size, 0.0, atol=1e-14)

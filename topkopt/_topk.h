@@ -125,7 +125,7 @@ TK_INLINE double cap_on_piece(double sum_upper, double n_upper, double sum_middl
 TK_INLINE double solve_on_piece(const Piece *at, double k, double bias, double most, double t,
                                 double offset, double *u, int *solved)
 {
-    /* On a plateau k entries share the cap: rest and middle are 0, and any count gives the same u. */
+    /* On a plateau k entries share the cap: rest and middle are 0, and any count will do. */
     const double rest = k - at->n_upper, count = MOST(at->n_middle, 1.0);
     *solved = at->n_middle > 0.0 ? rest > 0.0 : rest == 0.0;
     if (*solved) {
