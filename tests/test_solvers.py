@@ -1017,7 +1017,7 @@ def test_steps_and_values_do_not_depend_on_earlier_ones(kind, smoothing, seed):
             unit = np.finfo(float).eps * cost[0] * largest / (cost[0] + smoothing)
             others = np.arange(m) != own
             np.testing.assert_allclose(
-                dual[0, others], cold_dual[0, others], rtol=0, atol=(40 + m) * unit
+                dual[0, others], cold_dual[0, others], rtol=0, atol=min(40 + m, 100) * unit
             )
             slack = (40 + 4 * m) * np.finfo(float).eps * cost[0] * largest
             assert abs(value - cold_value) <= slack

@@ -60,7 +60,6 @@ cdef class VertexExamples(Examples):
         self.hard = hard
         self.smoothing = loss.smoothing
         self.all_slots = all_slots
-        self.scratch = np.empty(5 * n_classes + hard.work_size(n_classes) + 1)
 
     cdef double weighed_square(self, Py_ssize_t i, const double* d) noexcept nogil:
         # The part of <d,d> that the smoothing weighs
