@@ -166,10 +166,6 @@ TK_INLINE int jump_body(const double *b, ptrdiff_t n, double k, double bias, dou
         const double t = shift + at_offset, last_u = u;
         double move, slack, largest;
         int solved;
-        if (at.most_lower == -INFINITY && at.least_above > TOPK_FAR * u) {
-            at_offset += at.least_above; /* from far below all of them, sums lose digits */
-            continue;
-        }
         if (at.sum_upper + at.sum_middle + k * t <= 0.0) {
             *offset = at_offset;
             *cap = 0.0; /* the sum of the k largest entries is not positive either */
@@ -255,8 +251,6 @@ TK_INLINE TK_AVX2 __m256d jump_side_by_side(const double *b, ptrdiff_t n, __m256
     for (int jump = 0; jump < TOPK_JUMPS && _mm256_movemask_pd(open); jump++) {
         const Pieces at = pieces_at(b, 4 * n, at_offset, at_cap);
         const __m256d t = shift + at_offset;
-        const __m256d lost = _mm256_and_pd(_mm256_cmp_pd(at.most_lower, -infinite, _CMP_EQ_OQ),
-                                           IS_LESS(TOPK_FAR * at_cap, at.least_above));
         const __m256d zero = IS_AT_MOST(at.sum_upper + at.sum_middle + k * t, none);
         __m256d u = at_cap, solved, sound, slack, rests;
         __m256d move = solve_on_pieces(&at, k, t, at_offset, &u, &solved);
@@ -269,17 +263,17 @@ TK_INLINE TK_AVX2 __m256d jump_side_by_side(const double *b, ptrdiff_t n, __m256
         rests = _mm256_and_pd(rests, IS_AT_MOST(at.most_below - move, u + slack));
         rests = _mm256_and_pd(rests, IS_AT_MOST(u - slack, at.least_upper - move));
         rests = _mm256_or_pd(zero, _mm256_and_pd(rests, _mm256_and_pd(sound, solved)));
-        rests = _mm256_and_pd(open, _mm256_andnot_pd(lost, rests));
+        rests = _mm256_and_pd(open, rests);
         *offset = WHERE(rests, at_offset + _mm256_andnot_pd(zero, move), *offset);
         *cap = WHERE(rests, _mm256_andnot_pd(zero, u), *cap);
         arrived = _mm256_or_pd(arrived, rests);
-        open = _mm256_and_pd(_mm256_andnot_pd(rests, open), _mm256_or_pd(lost, sound));
+        open = _mm256_and_pd(_mm256_andnot_pd(rests, open), sound);
         if (jump % 4 == 3) {
             move *= 0.5;
             u = 0.5 * u + 0.5 * at_cap;
         }
-        at_offset += WHERE(lost, at.least_above, move);
-        at_cap = WHERE(lost, at_cap, u);
+        at_offset += move;
+        at_cap = u;
     }
     return arrived;
 }
