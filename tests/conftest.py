@@ -1,5 +1,9 @@
 """Settings that all tests share."""
 
+import time
+
+import numpy as np
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Reproducible on every machine: the same examples in the same order, however slow it is.
@@ -11,3 +15,26 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 settings.load_profile("topkopt")
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--fuzz-seconds", type=float, default=60.0, help="how long each fuzzer runs (60)"
+    )
+    parser.addoption("--fuzz-seed", type=int, default=0, help="the first seed of each fuzzer (0)")
+
+
+@pytest.fixture
+def fuzz_rounds(request):
+    """Yield (seed, generator) pairs until the time is up: a failure names the seed to repeat it."""
+    seconds = request.config.getoption("--fuzz-seconds")
+    first = request.config.getoption("--fuzz-seed")
+
+    def rounds():
+        end = time.monotonic() + seconds
+        seed = first
+        while seed == first or time.monotonic() < end:
+            yield seed, np.random.default_rng(seed)
+            seed += 1
+
+    return rounds()
