@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 
 from topkopt import ConvergenceWarning, losses, reference, solve
-from topkopt._ascent import METHODS, make_ascent
+from topkopt.solvers.ascent import METHODS, make_ascent
 from topkopt._frank_wolfe import VertexExamples
 
 FAMILY = tuple(method for method in METHODS if method != "sdca")

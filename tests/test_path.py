@@ -10,7 +10,7 @@ from sklearn.datasets import load_iris
 import topkopt
 from topkopt import losses
 from topkopt._circle import make_circle
-from topkopt._path import _FLAT, flat_loss
+from topkopt.solvers.path import _FLAT, flat_loss
 from topkopt.metrics import topk_accuracy
 
 IRIS = load_iris()

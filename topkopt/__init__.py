@@ -5,8 +5,8 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from topkopt import losses, metrics, projections, prox, special
-from topkopt._path import Path, path
 from topkopt.solvers import ConvergenceWarning, Solution, solve
+from topkopt.solvers.path import Path, path
 
 if TYPE_CHECKING:
     from topkopt.estimators import MultilabelClassifier, TopKClassifier, TopKClassifierCV

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from topkopt._extras import require
-from topkopt._path import Path
+from topkopt.solvers.path import Path
 from topkopt._validation import as_floating, check_k
 from topkopt.metrics import _listed, topk_accuracy_curve
 from topkopt.solvers import Solution
