@@ -199,8 +199,9 @@ def dense_epoch(Examples examples, const real[:, :] x, real[:, ::1] w, real[:, :
 
 
 def kernel_epoch(Examples examples, const real[:, :] k, real[:, ::1] a,
-                 const Py_ssize_t[::1] order, Py_ssize_t block_size, double shift):
-    """Visit the examples of the Gram matrix k + shift I in the given order; a is updated."""
+                 const Py_ssize_t[::1] order, Py_ssize_t block_size,
+               const double[::1] shift=None):
+    """Visit the examples of the Gram matrix k + diag(shift) in the given order; a is updated."""
     cdef Py_ssize_t n = k.shape[0], m = examples.n_classes, first, size, i, j
     cdef Py_ssize_t row_work = m * (n + ENTRY_WORK), left = PULSE
     dtype = np.float32 if real is float else np.float64
@@ -220,7 +221,8 @@ def kernel_epoch(Examples examples, const real[:, :] k, real[:, ::1] a,
             look_for_interrupt(&left, size * row_work)
             for i in range(size):
                 copy_row(k, order[first + i], &kb[i, 0])
-                kb[i, order[first + i]] += <real>shift
+                if shift is not None:
+                    kb[i, order[first + i]] += <real>shift[order[first + i]]
                 for j in range(size):
                     gram[i * size + j] = kb[i, order[first + j]]
             # S = K_B @ A;  (steps)
@@ -297,10 +299,11 @@ cdef void add_rows(Examples examples, Py_ssize_t first, Py_ssize_t n_rows, const
 
 
 def dense_sums(Examples examples, const real[:, :] x, const real[:, ::1] w,
-               const real[:, ::1] a, Py_ssize_t block_size, double shift):
-    """Return (sum C_i L_i, sum C_i L_i*, <A, S>) with the scores S = X W + shift A.
+               const real[:, ::1] a, Py_ssize_t block_size,
+               const double[::1] shift=None):
+    """Return (sum C_i L_i, sum C_i L_i*, <A, S>) with the scores S = X W + diag(shift) A.
 
-    A kernel passes K for X and A for W.
+    A kernel passes K for X and A for W; others have no shift.
     """
     cdef Py_ssize_t n = x.shape[0], n_features = x.shape[1], m = examples.n_classes, first, size, i
     cdef Py_ssize_t row_work = m * (n_features + ENTRY_WORK), left = PULSE
@@ -328,8 +331,9 @@ def dense_sums(Examples examples, const real[:, :] x, const real[:, ::1] w,
                     rows = &xb[0, 0]
                 gemm(False, False, size, m, n_features, <real>1, rows, distance, &w[0, 0], m,
                      <real>0, &s[0, 0], m)
-            if shift != 0.0:
-                axpy_row(size * m, <real>shift, &a[first, 0], &s[0, 0])
+            if shift is not None:
+                for i in range(size):
+                    axpy_row(m, <real>shift[first + i], &a[first + i, 0], &s[i, 0])
             add_rows(examples, first, size, &s[0, 0], &a[first, 0], &sums)
             first += size
     return sums.losses, sums.conjugates, sums.inner

@@ -358,11 +358,12 @@ def as_labels(
             f"y must hold labels from 0 to {classes - 1}, got {lowest} to {highest}; "
             "encode the labels as 0, 1, 2, ..."
         )
-    if m is None and classes > 2 * len(np.unique(labels)):
+    seen = len(np.unique(labels)) if m is None else classes
+    if classes > 2 * seen:
         raise ValueError(
-            f"y must have examples of at least half of its classes, got {len(np.unique(labels))} of "
-            f"{classes}, because the largest label is {highest}; encode the labels as 0, 1, 2, ..., "
-            "or pass n_classes if you mean it."
+            f"y must have examples of at least half of its classes, got {seen} of {classes}, "
+            f"because the largest label is {highest}; encode the labels as 0, 1, 2, ..., or pass "
+            "n_classes if you mean it."
         )
     return np.ascontiguousarray(labels, dtype=np.intp), np.arange(n + 1, dtype=np.intp), classes
 

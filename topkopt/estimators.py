@@ -15,10 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from topkopt import losses
 from topkopt._extras import require
-from topkopt.solvers.path import Path, check_Cs, flat_loss, path
 from topkopt._validation import as_array, as_floating, as_weight, check_flag, check_k, check_scalar
 from topkopt.metrics import _check_metric, topk_accuracy_curve, tune_threshold
 from topkopt.solvers import Solution, solve
+from topkopt.solvers.path import Path, check_Cs, flat_loss, path
 
 require("sklearn")
 from sklearn.base import BaseEstimator, ClassifierMixin  # noqa: E402

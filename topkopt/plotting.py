@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from topkopt._extras import require
-from topkopt.solvers.path import Path
 from topkopt._validation import as_floating, check_k
 from topkopt.metrics import _listed, topk_accuracy_curve
 from topkopt.solvers import Solution
+from topkopt.solvers.path import Path
 
 __all__ = ["ConvergenceDisplay", "PathDisplay", "ProjectionDisplay", "TopKAccuracyDisplay"]
 

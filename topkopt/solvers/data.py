@@ -101,7 +101,7 @@ class DenseData(Data):
 
     def sums(self, examples: Examples, coef: NDArray, dual: NDArray) -> tuple[float, float, float]:
         """Return the sums of costs times losses and conjugates, and <A, X W>."""
-        return _sdca.dense_sums(examples, self.X, coef, dual, self._sums_rows(dual), 0.0)
+        return _sdca.dense_sums(examples, self.X, coef, dual, self._sums_rows(dual))
 
     def _sums_rows(self, dual: NDArray) -> int:
         return int(np.clip(2 * _CHUNK // max(self.n_features, dual.shape[1]), 1, _SUMS_ROWS))
@@ -138,13 +138,13 @@ class DenseData(Data):
 
 
 class KernelData(DenseData):
-    """A Gram matrix K, taken as K + shift I: W is never formed, the scores are (K + shift I) A.
+    """A Gram matrix K: W is never formed, the scores are (K + diag(shift)) A.
 
     The duality gap bounds the distance to the optimum only if the matrix has no negative
-    eigenvalue, and rounding alone gives a Gram matrix some. The shift, of the size of that
-    rounding, moves them up: training and certificate are those of K + shift I. That it suffices is
-    shown by a Cholesky factorisation (n^3/3 operations and one copy of K in float64), unless the
-    user vouches for K.
+    eigenvalue, and rounding alone gives a Gram matrix some. The shift, of the size of that rounding
+    (0 for a row of zeros), moves them up: training and certificate are those of K with the shift.
+    That it suffices is shown by a Cholesky factorisation (n^3/3 operations, and a copy of K in
+    float64), unless the user vouches for K.
     """
 
     def __init__(self, K: NDArray, *, vouched: bool):
@@ -156,7 +156,7 @@ class KernelData(DenseData):
                 f"{diagonal.min():g}; pass a positive semi-definite kernel."
             )
         _check_symmetric(K, diagonal.max(initial=0.0))
-        self.shift = _definite_shift(K, diagonal.max(initial=0.0), vouched)
+        self.shift = _definite_shift(K, diagonal, vouched)
         self.square_norms = diagonal + self.shift
 
     def epoch(
@@ -174,8 +174,8 @@ class KernelData(DenseData):
         return dual
 
     def scores(self, coef: NDArray) -> NDArray:
-        """Return (K + shift I) A."""
-        return self.X @ coef + self.dtype.type(self.shift) * coef
+        """Return (K + diag(shift)) A."""
+        return self.X @ coef + self.shift.astype(self.dtype)[:, None] * coef
 
     def auto_block(self, n_classes: int) -> int:
         """Return how many rows to take together."""
@@ -239,8 +239,8 @@ def _check_norms(square_norms: NDArray) -> None:
     if not np.isfinite(square_norms).all():
         row = int(np.flatnonzero(~np.isfinite(square_norms))[0])
         raise ValueError(
-            f"X must have rows whose squared norm is finite, but that of row {row} overflows; scale "
-            "the features, for example to unit variance or unit norm."
+            f"X must have rows whose squared norm is finite, but that of row {row} overflows; "
+            "scale the features, for example to unit variance or unit norm."
         )
 
 
@@ -254,38 +254,41 @@ def _check_symmetric(K: NDArray, largest: float) -> None:
             lower = K[second : second + _TILE, first : first + _TILE]
             apart = np.abs(upper - lower.T)
             if apart.max() > slack:
-                i, j = np.unravel_index(np.argmax(apart), apart.shape)
-                i, j = int(i) + first, int(j) + second
+                place = np.unravel_index(np.argmax(apart), apart.shape)
+                i, j = int(place[0]) + first, int(place[1]) + second
                 raise ValueError(
-                    f"X must be symmetric when kernel is given, but X[{i}, {j}] = {K[i, j]:.6g} and "
+                    f"X must be symmetric when kernel=True, but X[{i}, {j}] = {K[i, j]:.6g} and "
                     f"X[{j}, {i}] = {K[j, i]:.6g}; pass the kernel between all pairs of training "
                     "examples, or (X + X.T) / 2 if that is what you mean."
                 )
 
 
-def _definite_shift(K: NDArray, largest: float, vouched: bool) -> float:
+def _definite_shift(K: NDArray, diagonal: NDArray, vouched: bool) -> NDArray:
     """Return what is added to the diagonal of K to make it positive semi-definite."""
-    n = K.shape[0]
-    unit = float(np.finfo(K.dtype).eps) * largest
+    n, unit = len(K), float(np.finfo(K.dtype).eps) * diagonal.max(initial=0.0)
+    if K[diagonal == 0].any():
+        raise _not_definite(f"it has an entry off 0 in row {np.flatnonzero(diagonal == 0)[0]}")
     # Independent rounding of n entries in a row adds up to about sqrt(n) units, at worst to n.
-    for shift in (np.sqrt(n) * unit, n * unit):
+    for size in (np.sqrt(n) * unit, n * unit):
+        shift = np.where(diagonal > 0, size, 0.0)
         if vouched or _has_cholesky(K, shift):
-            return float(shift)
-    raise ValueError(
-        f"X must be positive semi-definite when kernel=True, but adding {n * unit:.2g} to its "
-        f"diagonal ({n} units of rounding) leaves it an eigenvalue below 0, and no certificate "
-        "would hold; choose another kernel, such as rbf, or drop the negative eigenvalues "
+            return shift
+    raise _not_definite(f"adding {n * unit:.2g} to its diagonal leaves it an eigenvalue below 0")
+
+
+def _not_definite(why: str) -> ValueError:
+    return ValueError(
+        f"X must be positive semi-definite when kernel=True, but {why}, and no certificate would "
+        "hold; choose another kernel, such as rbf, or remove the negative eigenvalues "
         "(numpy.linalg.eigh)."
     )
 
 
-def _has_cholesky(K: NDArray, shift: float) -> bool:
-    """Whether K + shift I has a Cholesky factorisation, which shows that it is definite."""
+def _has_cholesky(K: NDArray, shift: NDArray) -> bool:
+    """Whether K + diag(shift) has a Cholesky factorisation, which shows that it is definite."""
     shifted = np.array(K, dtype=np.float64, order="F")
-    shifted[np.diag_indices_from(shifted)] += shift
-    if not shifted.any():  # the zero matrix
-        return True
-    # LAPACK's routine stops at the first pivot that is not positive, and says where.
+    # A row of zeros has no part in it; its pivot may be any positive number.
+    shifted[np.diag_indices_from(shifted)] += np.where(shift > 0, shift, 1.0)
     return scipy.linalg.lapack.dpotrf(shifted, lower=1, overwrite_a=1, clean=0)[1] == 0
 
 

@@ -271,33 +271,33 @@ def _as_generator(random_state: Any) -> Any:
         ) from None
 
 
-def _check_warm_start(problem: Problem, warm_start: Solution) -> NDArray:
-    """Return the dual variables of a solution for the same examples and classes."""
+def _check_warm_start(problem: Problem, warm_start: Any) -> None:
+    """Raise unless the solution is one for as many examples and classes."""
     if not isinstance(warm_start, Solution):
         raise TypeError(f"warm_start must be a Solution or None, got {type(warm_start).__name__}.")
-    if warm_start.dual is None:
-        raise ValueError(
-            "warm_start must be a Solution with dual variables, got one without; pass "
-            "keep_dual=True to what it comes from."
-        )
     shape = (problem.data.n_rows, problem.n_classes)
-    if warm_start.dual.shape != shape:
+    given = (len(warm_start.cost), warm_start.n_classes)
+    if given != shape:
         raise ValueError(
             f"warm_start must be a Solution for {shape[0]} examples and {shape[1]} classes, "
-            f"got one for {warm_start.dual.shape[0]} and {warm_start.dual.shape[1]}."
+            f"got one for {given[0]} and {given[1]}."
         )
-    return warm_start.dual
 
 
 def _start_dual(problem: Problem, warm_start: Solution | None) -> NDArray:
     """Return dual variables to start from; -a_i/C_i stays as it was, and so feasible."""
     if warm_start is None:
         return np.zeros((problem.data.n_rows, problem.n_classes), problem.data.dtype)
-    dual = _check_warm_start(problem, warm_start)
+    _check_warm_start(problem, warm_start)
     if warm_start.loss != problem.loss:
         raise ValueError(
             f"warm_start must be a Solution for the same loss, got {warm_start.loss!r} for "
             f"{problem.loss!r}; its dual variables are not feasible here."
+        )
+    if warm_start.dual is None:
+        raise ValueError(
+            "warm_start must be a Solution with dual variables, got one without; train it with "
+            "keep_dual=True."
         )
     ratio = np.divide(
         problem.cost,
@@ -305,7 +305,7 @@ def _start_dual(problem: Problem, warm_start: Solution | None) -> NDArray:
         out=np.zeros_like(problem.cost),
         where=warm_start.cost > 0,
     )
-    return (dual * ratio[:, None]).astype(problem.data.dtype)
+    return (warm_start.dual * ratio[:, None]).astype(problem.data.dtype)
 
 
 def _ascend(
