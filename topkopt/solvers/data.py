@@ -108,11 +108,11 @@ class DenseData(Data):
 
     def coef_from(self, dual: NDArray) -> NDArray:
         """Return W = X'A."""
-        return np.ascontiguousarray(self.X.T @ dual)
+        return np.ascontiguousarray(_product(self.X.T, dual))
 
     def scores(self, coef: NDArray) -> NDArray:
         """Return X W."""
-        return self.X @ coef
+        return _product(self.X, coef)
 
     def auto_block(self, n_classes: int) -> int:
         """Return how many rows to take together.
@@ -175,7 +175,7 @@ class KernelData(DenseData):
 
     def scores(self, coef: NDArray) -> NDArray:
         """Return (K + diag(shift)) A."""
-        return self.X @ coef + self.shift.astype(self.dtype)[:, None] * coef
+        return _product(self.X, coef) + self.shift.astype(self.dtype)[:, None] * coef
 
     def auto_block(self, n_classes: int) -> int:
         """Return how many rows to take together."""
@@ -199,7 +199,8 @@ class SparseData(Data):
         self.dtype = X.dtype
         width = np.result_type(X.indices, X.indptr)
         self.parts = X.data, X.indices.astype(width, copy=False), X.indptr.astype(width, copy=False)
-        squares = X.data.astype(np.float64) ** 2
+        with np.errstate(over="ignore"):
+            squares = X.data.astype(np.float64) ** 2
         self.square_norms = np.add.reduceat(np.append(squares, 0.0), X.indptr[:-1])
         self.square_norms[np.diff(X.indptr) == 0] = 0.0
         _check_norms(self.square_norms)
@@ -216,11 +217,17 @@ class SparseData(Data):
 
     def coef_from(self, dual: NDArray) -> NDArray:
         """Return W = X'A."""
-        return np.ascontiguousarray(self.X.T @ dual)
+        return np.ascontiguousarray(_product(self.X.T, dual))
 
     def scores(self, coef: NDArray) -> NDArray:
         """Return X W."""
-        return self.X @ coef
+        return _product(self.X, coef)
+
+
+def _product(a: Any, b: NDArray) -> NDArray:
+    """Return a @ b without a warning: the certificate finds what overflowed, and says more."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return a @ b
 
 
 def inner_product(a: NDArray, b: NDArray) -> float:
@@ -265,22 +272,19 @@ def _check_symmetric(K: NDArray, largest: float) -> None:
 
 def _definite_shift(K: NDArray, diagonal: NDArray, vouched: bool) -> NDArray:
     """Return what is added to the diagonal of K to make it positive semi-definite."""
-    n, unit = len(K), float(np.finfo(K.dtype).eps) * diagonal.max(initial=0.0)
-    if K[diagonal == 0].any():
-        raise _not_definite(f"it has an entry off 0 in row {np.flatnonzero(diagonal == 0)[0]}")
+    n, limits = len(K), np.finfo(K.dtype)
+    unit = max(float(limits.eps) * diagonal.max(initial=0.0), float(limits.smallest_subnormal))
+    zero = diagonal == 0
+    zero[zero] = ~K[zero].any(axis=1)
     # Independent rounding of n entries in a row adds up to about sqrt(n) units, at worst to n.
     for size in (np.sqrt(n) * unit, n * unit):
-        shift = np.where(diagonal > 0, size, 0.0)
+        shift = np.where(zero, 0.0, size)
         if vouched or _has_cholesky(K, shift):
             return shift
-    raise _not_definite(f"adding {n * unit:.2g} to its diagonal leaves it an eigenvalue below 0")
-
-
-def _not_definite(why: str) -> ValueError:
-    return ValueError(
-        f"X must be positive semi-definite when kernel=True, but {why}, and no certificate would "
-        "hold; choose another kernel, such as rbf, or remove the negative eigenvalues "
-        "(numpy.linalg.eigh)."
+    raise ValueError(
+        f"X must be positive semi-definite when kernel=True, but adding {n * unit:.2g} to its "
+        "diagonal leaves it an eigenvalue below 0, and no certificate would hold; choose another "
+        "kernel, such as rbf, or remove the negative eigenvalues (numpy.linalg.eigh)."
     )
 
 

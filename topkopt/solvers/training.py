@@ -328,8 +328,8 @@ def _ascend(
     try:
         while True:
             if epoch % settings.check_every == 0 or epoch == settings.max_epochs:
-                found = certify(problem, ascent)
-                if found.reaches(settings.tol) and not fresh:
+                found, last = certify(problem, ascent), epoch == settings.max_epochs
+                if not fresh and (last or found.reaches(settings.tol)):
                     # Before the result is vouched for, what rounding added to W is removed.
                     ascent.refresh()
                     fresh = True
@@ -337,7 +337,7 @@ def _ascend(
                 if progress.check(_state(epoch, progress, found, ascent)):
                     reason = "stopped by the callback"
                     break
-                if found.reaches(settings.tol) or epoch == settings.max_epochs:
+                if last or found.reaches(settings.tol):
                     break
             ascent.advance()
             epoch += 1
