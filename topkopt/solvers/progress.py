@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -44,6 +45,7 @@ class Progress:
         self.tol, self.verbose, self.callback, self.title = tol, verbose, callback, title
         self.begin = time.perf_counter()
         self.states: list[State] = []
+        self.shown: Callable[[], State | None] = lambda: None  # the state the callback saw last
         self.live = verbose == 1 and sys.stderr.isatty()
 
     def seconds(self) -> float:
@@ -55,8 +57,8 @@ class Progress:
         self.note(state)
         if self.callback is None:
             return False
-        coef = None if state.coef is None else state.coef.copy()
-        answer = self.callback(replace(state, coef=coef, dual=state.dual.copy()))
+        self.shown = weakref.ref(state)
+        answer = self.callback(state)
         try:
             return bool(answer)
         except (TypeError, ValueError):
@@ -65,9 +67,15 @@ class Progress:
                 f"{type(answer).__name__}."
             ) from None
 
+    def move_on(self) -> None:
+        """Let a state that the callback has kept copy what is about to change."""
+        state = self.shown()
+        if state is not None:
+            state.keep()
+
     def note(self, state: State) -> None:
         """Record a state and show it."""
-        self.states.append(replace(state, coef=None, dual=np.empty(0)))
+        self.states.append(replace(state, _arrays=[None, None]))
         line = self.title + self._line(state)
         _LOGGER.info(line)
         if self.live:
@@ -77,7 +85,8 @@ class Progress:
             print(line, flush=True)
 
     def close(self) -> None:
-        """End the line on the terminal."""
+        """End the line on the terminal, and let the last state have its own arrays."""
+        self.move_on()
         if self.live:
             sys.stderr.write("\n")
 

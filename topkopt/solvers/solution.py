@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ class ConvergenceWarning(UserWarning):
 
 @dataclass(frozen=True)
 class State:
-    """What a callback sees after each certificate; the arrays are its own and do not change later.
+    """What a callback sees after each certificate; its arrays are its own and do not change later.
 
     Attributes
     ----------
@@ -28,10 +29,6 @@ class State:
         Time since the start.
     primal, dual_value, gap : float
         The two objectives (in the scale of `Solution.primal`) and their relative difference.
-    coef : ndarray of shape (d, m) or None
-        The W of that moment; None with a kernel.
-    dual : ndarray of shape (n, m)
-        The dual variables of that moment.
     """
 
     epoch: int
@@ -39,8 +36,30 @@ class State:
     primal: float
     dual_value: float
     gap: float
-    coef: NDArray | None = field(repr=False)
-    dual: NDArray = field(repr=False)
+    _arrays: list[NDArray | None] = field(repr=False)  # W and A; the solver's own until copied
+    _copied: list[bool] = field(repr=False, default_factory=lambda: [False, False])
+
+    @property
+    def coef(self) -> NDArray | None:
+        """The W of that moment, of shape (d, m); None with a kernel."""
+        return self._own(0)
+
+    @property
+    def dual(self) -> NDArray:
+        """The dual variables of that moment, of shape (n, m)."""
+        return cast(NDArray, self._own(1))
+
+    def keep(self) -> None:
+        """Copy the arrays, which the solver is about to change."""
+        self._own(0)
+        self._own(1)
+
+    def _own(self, place: int) -> NDArray | None:
+        array = self._arrays[place]
+        if array is not None and not self._copied[place]:
+            self._arrays[place] = array = array.copy()
+            self._copied[place] = True
+        return array
 
 
 @dataclass(frozen=True)

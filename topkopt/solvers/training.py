@@ -339,6 +339,7 @@ def _ascend(
                     break
                 if last or found.reaches(settings.tol):
                     break
+            progress.move_on()
             ascent.advance()
             epoch += 1
             fresh = False
@@ -374,8 +375,7 @@ def _state(epoch: int, progress: Progress, found: Certificate, ascent: Ascent) -
         found.primal,
         found.dual_value,
         found.gap,
-        None if ascent.coef is ascent.dual else ascent.coef,
-        ascent.dual,
+        [None if ascent.coef is ascent.dual else ascent.coef, ascent.dual],
     )
 
 
