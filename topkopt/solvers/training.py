@@ -327,10 +327,13 @@ def _ascend(
     epoch, fresh, reason = 0, True, f"max_epochs={settings.max_epochs} reached"
     try:
         while True:
-            if epoch % settings.check_every == 0 or epoch == settings.max_epochs:
-                found, last = certify(problem, ascent), epoch == settings.max_epochs
-                if not fresh and (last or found.reaches(settings.tol)):
-                    # Before the result is vouched for, what rounding added to W is removed.
+            last = epoch == settings.max_epochs
+            if last or epoch % settings.check_every == 0:
+                # Before a result is vouched for, what rounding added to W step by step is removed.
+                if last:
+                    ascent.refresh()
+                found = certify(problem, ascent)
+                if found.reaches(settings.tol) and not (last or fresh):
                     ascent.refresh()
                     fresh = True
                     found = certify(problem, ascent)
