@@ -9,7 +9,7 @@ from sklearn.datasets import load_iris
 
 import topkopt
 from topkopt import losses
-from topkopt._circle import make_circle
+from topkopt.datasets import make_circle
 from topkopt.metrics import topk_accuracy
 from topkopt.solvers.path import _FLAT, flat_loss
 

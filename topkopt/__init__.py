@@ -4,7 +4,7 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from topkopt import losses, metrics, projections, prox, special
+from topkopt import datasets, losses, metrics, projections, prox, special
 from topkopt.solvers import ConvergenceWarning, Solution, solve
 from topkopt.solvers.path import Path, path
 
@@ -20,6 +20,7 @@ __all__ = [
     "Solution",
     "TopKClassifier",
     "TopKClassifierCV",
+    "datasets",
     "losses",
     "metrics",
     "path",

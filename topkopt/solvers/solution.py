@@ -29,6 +29,10 @@ class State:
         Time since the start.
     primal, dual_value, gap : float
         The two objectives (in the scale of `Solution.primal`) and their relative difference.
+    coef : ndarray of shape (d, m) or None
+        The W of that moment; None with a kernel.
+    dual : ndarray of shape (n, m)
+        The dual variables of that moment.
     """
 
     epoch: int
