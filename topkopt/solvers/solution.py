@@ -98,6 +98,8 @@ class Solution:
         C times the sample weights.
     n_classes : int
         The number m of classes.
+    objective : float
+        P in the scale of scikit-learn, ``1/2 |W|^2 + C sum_i w_i loss_i = C n P``.
     """
 
     coef: NDArray | None = field(repr=False)
@@ -116,10 +118,7 @@ class Solution:
 
     @property
     def objective(self) -> float:
-        """The objective in the scale of scikit-learn, ``1/2 |W|^2 + C sum_i w_i loss_i``.
-
-        It is ``C * n * primal``, for n examples.
-        """
+        """P in the scale of scikit-learn, ``1/2 |W|^2 + C sum_i w_i loss_i = C n P``."""
         return self.primal * self.C * len(self.cost)
 
     def without_dual(self) -> Solution:
