@@ -78,7 +78,7 @@ class Path:
         -------
         ndarray of shape (p, n, m)
         """
-        weights = [s.dual if s.coef is None else s.coef for s in self.solutions]
+        weights: list[Any] = [s.dual if s.coef is None else s.coef for s in self.solutions]
         rows = X if scipy.sparse.issparse(X) else as_floating(X, "X")
         width = weights[0].shape[0]
         if rows.ndim != 2 or rows.shape[1] != width:
@@ -99,12 +99,13 @@ def path(
     smoothing: float = 0.0,
     weights: ArrayLike | str | None = None,
     sample_weight: ArrayLike | None = None,
-    kernel: bool = False,
+    kernel: bool | str = False,
     tol: float = 1e-3,
     max_epochs: int = 1000,
     random_state: Any = None,
     callback: Callable[[State], Any] | None = None,
     verbose: int = 0,
+    keep_dual: bool = False,
 ) -> Path:
     """Train for several C, each from the solution of the one before.
 
@@ -175,6 +176,8 @@ def path(
         solutions.append(train(ascended, C, solutions[-1] if solutions else None))
     if not trained.convex:
         solutions = [train(trained, start.C, start) for start in solutions]
+    if not keep_dual and solutions[0].coef is not None:
+        solutions = [solution.without_dual() for solution in solutions]
     return Path(grid, solutions)
 
 

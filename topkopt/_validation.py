@@ -25,6 +25,7 @@ __all__ = [
     "as_rows",
     "as_scores",
     "as_weight",
+    "check_csr",
     "check_flag",
     "check_k",
     "check_out",
@@ -39,6 +40,8 @@ _NO_NUMBERS = (str, bytes, bool, np.bool_)  # float() would take "1" and True
 
 def as_array(x: Any, name: str) -> NDArray:
     """Return x as an array, which lists of unequal lengths do not make."""
+    if np.ma.isMaskedArray(x):
+        raise ValueError(f"{name} must not be a masked array; fill in or drop what is masked.")
     try:
         return np.asarray(x)
     except ValueError:
@@ -112,6 +115,30 @@ def check_flag(value: bool, name: str, remedy: str = "") -> bool:
         hint = f" {remedy}" if remedy else ""
         raise TypeError(f"{name} must be True or False, got {value!r}.{hint}")
     return bool(value)
+
+
+def check_csr(X: Any, name: str) -> None:
+    """Raise unless the places of all entries of a sparse matrix exist: kernels do not look again.
+
+    Formats other than CSR and CSC are checked by their conversion.
+    """
+    if X.format not in ("csr", "csc"):
+        return
+    rows, columns = X.shape if X.format == "csr" else X.shape[::-1]
+    start, index = X.indptr, X.indices
+    stored = min(len(index), len(X.data))
+    if len(start) != rows + 1 or start[0] != 0 or start[-1] > stored or (np.diff(start) < 0).any():
+        raise ValueError(
+            f"{name} must have an indptr that grows from 0 to at most the {stored} stored entries, "
+            f"with one step per {'row' if X.format == 'csr' else 'column'}; build it with "
+            "scipy.sparse.coo_array."
+        )
+    used = index[: start[-1]]
+    if used.size and not (used.min() >= 0 and used.max() < columns):
+        raise ValueError(
+            f"{name} must have indices from 0 to {columns - 1}, got {used.min()} to {used.max()}; "
+            "build it with scipy.sparse.coo_array."
+        )
 
 
 def as_weight(sample_weight: ArrayLike | None, n: int) -> NDArray:

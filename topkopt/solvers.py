@@ -92,7 +92,7 @@ class Solution:
     """
 
     coef: NDArray | None = field(repr=False)
-    dual: NDArray = field(repr=False)
+    dual: NDArray | None = field(repr=False)
     primal: float
     dual_value: float
     gap: float
@@ -104,6 +104,17 @@ class Solution:
     tol: float
     cost: NDArray = field(repr=False)
 
+    @property
+    def objective(self) -> float:
+        """The objective in scikit-learn's scale, ``1/2 |W|^2 + C * sum_i w_i loss_i``."""
+        return self.primal * self.C * len(self.cost)
+
+    def without_dual(self) -> Solution:
+        """Return the same without the dual variables."""
+        if self.coef is None:
+            raise ValueError("the dual variables of a kernel must stay: its scores need them.")
+        return replace(self, dual=None)
+
     def report(self) -> str:
         """Return a summary in a few lines.
 
@@ -111,7 +122,8 @@ class Solution:
         -------
         str
         """
-        n, m = self.dual.shape
+        n = len(self.cost)
+        m = (self.dual if self.coef is None else self.coef).shape[1]  # type: ignore[union-attr]
         seconds = self.history["seconds"][-1]
         if np.isnan(self.gap):
             certificate = "no certificate: the loss is not convex"
@@ -135,7 +147,7 @@ def solve(
     C: float = 1.0,
     sample_weight: ArrayLike | None = None,
     method: str = "sdca",
-    kernel: bool = False,
+    kernel: bool | str = False,
     tol: float = 1e-3,
     max_epochs: int = 1000,
     check_every: int = 1,
@@ -144,6 +156,8 @@ def solve(
     block_size: int | str = "auto",
     callback: Callable[[State], Any] | None = None,
     verbose: int = 0,
+    on_interrupt: str = "raise",
+    n_classes: int | None = None,
 ) -> Solution:
     """Train a linear or kernel classifier and certify the result.
 
@@ -241,15 +255,26 @@ def solve(
     verbose = _check_verbose(verbose)
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be a function of a State, or None, got {callback!r}.")
-    check_flag(kernel, "kernel", "Pass a Gram matrix as X, or use TopKClassifier(kernel=...).")
-    data = as_data(X, kernel)
+    checked = kernel is True
+    kernel = True if isinstance(kernel, str) and kernel == "psd" else kernel
+    check_flag(
+        kernel,  # type: ignore[arg-type]
+        "kernel",
+        "Pass a Gram matrix as X, or use TopKClassifier(kernel=...).",
+    )
+    data = as_data(X, bool(kernel))
+    if checked and isinstance(data, KernelData):
+        lowest = np.linalg.eigvalsh(data.X)[0] if data.n_rows else 0.0
+        if lowest < -1e-4:
+            raise ValueError(f"X must be positive semi-definite, got an eigenvalue {lowest:g}.")
     if data.n_rows == 0:
         raise ValueError("X must have at least one row, got none.")
-    index, start, m = as_labels(y, data.n_rows, multilabel=loss.multilabel)
+    index, start, m = as_labels(y, data.n_rows, n_classes, multilabel=loss.multilabel)
     if m < 2:
         raise ValueError(f"y must hold at least 2 classes, got {m}; add examples of others.")
     loss.check_classes(m)
     problem = _Problem(data, loss, index, start, m, C, C * as_weight(sample_weight, data.n_rows))
+    problem.on_interrupt = on_interrupt
     budget = _Budget(tol, max_epochs, check_every)
     progress = _Progress(tol, verbose, callback)
     if loss.convex:
@@ -266,6 +291,7 @@ class _Problem:
     n_classes: int
     C: float
     cost: NDArray  # C times the sample weights
+    on_interrupt: str = "raise"
 
     def examples(self, kind: type[Examples] = Examples, *extra: Any) -> Any:
         return kind(
@@ -324,6 +350,8 @@ def _check_warm_start(problem: _Problem, warm_start: Solution) -> None:
     if not isinstance(warm_start, Solution):
         raise TypeError(f"warm_start must be a Solution or None, got {type(warm_start).__name__}.")
     shape = (problem.data.n_rows, problem.n_classes)
+    if warm_start.dual is None:
+        raise ValueError("warm_start must be a Solution with its dual variables.")
     if warm_start.dual.shape != shape:
         raise ValueError(
             f"warm_start must be a Solution for {shape[0]} examples and {shape[1]} classes, "
@@ -347,6 +375,7 @@ def _start_dual(problem: _Problem, warm_start: Solution | None) -> NDArray:
         out=np.zeros_like(problem.cost),
         where=warm_start.cost > 0,
     )
+    assert warm_start.dual is not None
     return (warm_start.dual * ratio[:, None]).astype(problem.data.dtype)
 
 
@@ -411,6 +440,8 @@ def _ascend(
             epoch += 1
             fresh = False
     except KeyboardInterrupt:
+        if problem.on_interrupt == "raise":
+            raise
         ascent.refresh()
         primal, dual_value, gap = _certify(problem, ascent)
         progress.note(State(epoch, progress.seconds(), primal, dual_value, gap, None, ascent.dual))
@@ -518,7 +549,8 @@ def _descend(
                 },
             )
     except KeyboardInterrupt:
-        pass
+        if problem.on_interrupt == "raise":
+            raise
     result = scipy.optimize.OptimizeResult(
         {"x": latest["x"], "fun": latest["fun"], "nit": latest["n"], **result}
     )
