@@ -16,6 +16,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris, make_multilabel_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score, make_scorer
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit
 from sklearn.pipeline import make_pipeline
@@ -166,7 +167,8 @@ def test_one_label_per_example_is_multiclass():
 
 @multiclass
 def test_losses(loss, params):
-    model = TopKClassifier(loss, C=0.1, random_state=0, **params).fit(X, np.array(list("xyz"))[Y])
+    model = TopKClassifier(loss, C=0.1, keep_dual=True, random_state=0, **params)
+    model.fit(X, np.array(list("xyz"))[Y])
     assert model.duality_gap_ <= 1e-3 or loss.startswith("truncated")
     assert model.history_["epoch"][-1] == model.n_iter_
     assert model.coef_.shape == (3, 4)
@@ -273,7 +275,8 @@ def test_multilabel_losses(loss):
     "estimator", [TopKClassifier("softmax"), MultilabelClassifier("ova_logistic")]
 )
 def test_float32_stays(estimator, kernel):
-    model = clone(estimator).set_params(kernel=kernel, random_state=0).fit(X.astype(np.float32), Y)
+    model = clone(estimator).set_params(kernel=kernel, keep_dual=True, random_state=0)
+    model.fit(X.astype(np.float32), Y)
     fitted = [model.dual_coef_, model.intercept_, model.decision_function(X.astype(np.float32))]
     assert {a.dtype for a in fitted} == {np.dtype(np.float32)}
     assert kernel == "rbf" or model.coef_.dtype == np.float32
@@ -456,7 +459,14 @@ def test_label_weight_of_one_label_per_example(loss, class_weight):
 def test_label_weight_is_a_sample_weight(kernel, container, sample_weight):
     data = rbf_kernel(XM, gamma=0.1) if kernel == "precomputed" else XM
     model = MultilabelClassifier(
-        smoothing=1.0, C=0.1, kernel=kernel, threshold=0.0, max_epochs=30, tol=0.05, random_state=0
+        smoothing=1.0,
+        C=0.1,
+        kernel=kernel,
+        threshold=0.0,
+        max_epochs=30,
+        tol=0.05,
+        keep_dual=True,
+        random_state=0,
     )
     labels = YM * (np.arange(80) % 9 > 0)[:, None]  # some examples without any
     weight = mean_label_weight(labels) * (1.0 if sample_weight is None else sample_weight)
@@ -680,6 +690,7 @@ def test_cv_finds_what_a_loop_finds():
 def test_cv_in_parallel_is_the_same(kernel):
     data = rbf_kernel(X) if kernel == "precomputed" else X
     model = TopKClassifierCV([0.1, 1.0], cv=3, kernel=kernel, smoothing=1.0, random_state=0)
+    model.set_params(keep_dual=True)
     alone = clone(model).fit(data, Y)
     together = clone(model).set_params(n_jobs=2).fit(data, Y)
     np.testing.assert_array_equal(alone.cv_accuracy_, together.cv_accuracy_)
@@ -756,7 +767,11 @@ def test_multilabel_parameters_out_of_range(params, fragments):
         ({"ks": [1, 3]}, ["k must be less than the number of classes (3), got 3"]),
         ({"ks": [1, 2], "loss": "softmax"}, ["ks must hold one value", "'softmax'"]),
         ({"scoring": "top5"}, ["scoring must be one of top1, ..., top3", "'top5'"]),
-        ({"scoring": "f1"}, ["scoring must be", "'f1'"]),
+        ({"scoring": "f1"}, ["scoring must suit the classes", "f1_score", "multiclass"]),
+        ({"scoring": "f2"}, ["scoring must be one of top1, ..., top3", "scikit-learn", "'f2'"]),
+        ({"scoring": accuracy_score}, ["scoring must be", "a function of a classifier"]),
+        ({"scoring": ["accuracy", "top1"]}, ["scoring must be", "['accuracy', 'top1']"]),
+        ({"scoring": lambda *_: np.nan}, ["what scoring returns must be a finite number", "nan"]),
         ({"scoring": None}, ["scoring must be", "None"]),
     ],
 )

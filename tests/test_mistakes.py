@@ -229,7 +229,7 @@ def test_Cs(train, params, error, fragments):
         ({"scoring": "top99"}, ValueError, "scoring must be one of top1, ..., top3", "'top99'"),
         ({"scoring": "top01"}, ValueError, "scoring must be one of", "'top01'"),
         ({"scoring": "top٢"}, ValueError, "scoring must be one of", "'top٢'"),
-        ({"scoring": "accuracy"}, ValueError, "scoring must be one of", "'accuracy'"),
+        ({"scoring": "acuracy"}, ValueError, "scoring must be one of", "'acuracy'"),
         ({"n_jobs": "2"}, TypeError, "n_jobs must be None or an integer, got '2'"),
         ({"n_jobs": 1.5}, TypeError, "n_jobs must be None or an integer, got 1.5"),
         ({"n_jobs": 0}, ValueError, "n_jobs == 0"),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from topkopt import losses, metrics, projections, prox, special
 from topkopt._path import Path, path
+from topkopt._scores import predict_topk
 from topkopt.solvers import ConvergenceWarning, Solution, solve
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ __all__ = [
     "losses",
     "metrics",
     "path",
+    "predict_topk",
     "projections",
     "prox",
     "solve",
