@@ -57,13 +57,16 @@ class Task:
             estimator=self.estimator, reconstruction_attributes=fitted, **self.data
         )
 
-    def train(self, model: Any, *data: Any) -> None:
-        """Fit another classifier as this task, which so becomes its."""
+    def subfit(self, name: str, model: Any, *data: Any) -> None:
+        """Fit another classifier as a part of the task."""
         if self.context is None:
             model.fit(*data)
             return
-        with self.context.propagate_callback_context(model):
+        context = self.context.subcontext(task_name=name)
+        with context.propagate_callback_context(model):
+            part = Task(self.estimator, context, self.data)
             model.fit(*data)
+        part.end()
 
 
 def fit_task(estimator: Any, n_subtasks: int, X: Any, y: Any, sample_weight: Any) -> Task:

@@ -537,6 +537,12 @@ class _CertifiedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator)
         y = column_or_1d(y)
         if len(y) != len(scores):
             raise ValueError(f"y must have one entry per row of X ({len(scores)}), got {len(y)}.")
+        kinds = {values.dtype.kind for values in (y, self.classes_)}
+        if "O" not in kinds and len({kind in "SU" for kind in kinds}) == 2:
+            raise ValueError(
+                f"y must hold classes like those of the training data, such as "
+                f"{self.classes_.tolist()[0]!r}, got {y.tolist()[0]!r}."
+            )
         weight = as_weight(sample_weight, len(y))
         known = np.isin(y, self.classes_)
         if not weight[known].any():
@@ -1339,18 +1345,20 @@ class MultilabelClassifier(_CertifiedClassifier):
         self._prepare(data)
         split_params, _ = route(self, None, sample_weight, groups, params)
         folds = self._folds(data, labels, split_params)
-        task = fit_task(self, len(folds) + 1, X, y, sample_weight)
+        n_subtasks = len(folds) + 1 if folds else self.max_epochs
+        task = training = fit_task(self, n_subtasks, X, y, sample_weight)
         if folds:
             scored_weight = None if sample_weight is None else as_weight(sample_weight, len(labels))
             self.threshold_ = self._choose_threshold(
                 data, labels, weight, scored_weight, folds, task
             )
+            training = task.subtask("all examples", self.max_epochs)
         elif self.multilabel_:
             self.threshold_ = float(self.threshold)
         loss = flat_loss(self.loss, smoothing=self.smoothing)
-        final = task.subtask("all examples", self.max_epochs)
-        self._train(data, labels, loss, self.C, weight, final)
-        final.end(dict)
+        self._train(data, labels, loss, self.C, weight, training)
+        if training is not task:
+            training.end(dict)
         task.end(dict)
         return self
 
@@ -1417,14 +1425,13 @@ class MultilabelClassifier(_CertifiedClassifier):
         model = type(self)(**{**self.get_params(deep=False), **fixed})
         pairwise = self._is_precomputed()
         for number, (train, test) in enumerate(folds, start=1):
-            fold = task.subtask(f"fold {number}/{len(folds)}")
-            fold.train(
+            task.subfit(
+                f"fold {number}/{len(folds)}",
                 model,
                 rows_of(X, train, train, pairwise=pairwise),
                 Y[train],
                 None if weight is None else weight[train],
             )
-            fold.end()
             scores[test] = model.decision_function(rows_of(X, test, train, pairwise=pairwise))
         weight = None if scored_weight is None else scored_weight[held_out]
         return tune_threshold(Y[held_out], scores[held_out], self.metric, sample_weight=weight)[0]
