@@ -550,6 +550,7 @@ class PathDisplay(_Display):
             return
         self.ax_.legend(frameon=False, title=quantity)
         self.ax_.tick_params(axis="y", labelsize="small")
+        self.ax_.locator_params(axis="y", nbins=5)  # few ticks have few digits
         if not self.gap_ax_.texts:
             small = {"fontsize": "small", "transform": self.gap_ax_.transAxes}
             self.gap_ax_.text(0.02, 0.96, "gap", va="top", **small)
