@@ -34,7 +34,7 @@ from sklearn.model_selection import (
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
@@ -1175,13 +1175,13 @@ def test_metadata_nobody_asked_for():
     weight = np.ones(150)
     search = TopKClassifierCV([0.1], loss="softmax", cv=3)
     assert search.fit(X, Y, weight).best_score_ > 0.5  # accuracies have the weights anyway
-    with raises(TypeError, "TopKClassifierCV.fit", "groups"):
+    with raises(TypeError, "TopKClassifierCV", "fit", "groups"):
         search.fit(X, Y, groups=GROUPS)
     search.set_params(scoring="accuracy")
     with raises(ValueError, "sample_weight", "set_score_request"):
         search.fit(X, Y, weight)
     labels = np.eye(3, dtype=int)[Y]
-    with raises(TypeError, "MultilabelClassifier.fit", "colour"):
+    with raises(TypeError, "MultilabelClassifier", "fit", "colour"):
         MultilabelClassifier(smoothing=1.0, cv=3).fit(X, labels, colour=weight)
 
 
@@ -1193,8 +1193,9 @@ def test_metadata_through_other_tools():
         "sample_weight",
         "groups",
     }
-    params = {"groups": GROUPS, "sample_weight": 1.0 + np.arange(150) % 2}
-    for model in (asking, make_pipeline(MinMaxScaler(), asking)):
+    groups, both = {"groups": GROUPS}, {"groups": GROUPS, "sample_weight": 1.0 + GROUPS % 2}
+    pipeline = make_pipeline(StandardScaler(), search)
+    for model, params in ((search, groups), (pipeline, groups), (asking, both)):
         found = cross_validate(model, X, Y, params=params, cv=GroupKFold(5))["test_score"]
         assert found.min() > 0.7
 
