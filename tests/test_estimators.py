@@ -1255,9 +1255,10 @@ class Interrupt(logging.Handler):
         self.training, self.begun, self.raised = training, 0, 0
 
     def emit(self, record):
-        said = record.getMessage()
-        self.begun += said.startswith(("epoch 0", "iteration 0"))
-        if self.begun == self.training and said.startswith(("epoch 1", "iteration 1")):
+        said = re.search(r"\b(?:epoch|iteration) (\d+)\b", record.getMessage())
+        epoch = said and int(said[1])
+        self.begun += epoch == 0
+        if self.begun == self.training and epoch == 1:
             self.raised += 1
             raise KeyboardInterrupt
 

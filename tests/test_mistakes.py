@@ -279,7 +279,7 @@ def test_folds_that_nothing_scores():
     with raises(ValueError, "cv must score each fold on an example of positive weight"):
         TopKClassifierCV([0.1], cv=folds[:1], scoring="accuracy").fit(X, Y, first)
     half = np.arange(len(XM)) < 30
-    with raises(ValueError, "cv must score some example of each fold on", "positive weight"):
+    with raises(ValueError, "cv must hold out an example of positive weight", "sample_weight"):
         MultilabelClassifier(C=0.1, smoothing=1.0, cv=[(half, ~half)]).fit(XM, YM, half)
 
 

@@ -61,12 +61,12 @@ def _as_indices(part: ArrayLike) -> NDArray:
     return np.flatnonzero(part) if part.dtype == bool else part
 
 
-def check_fold_weight(weight: NDArray | None, part: NDArray, verb: str) -> None:
-    """Raise if no example of a part of a fold counts."""
+def check_fold_weight(weight: NDArray | None, part: NDArray, duty: str) -> None:
+    """Raise if no example of a part of the data counts."""
     if weight is not None and not weight[part].any():
         raise ValueError(
-            f"cv must {verb} each fold on an example of positive weight, got a fold with none; "
-            "use fewer folds, or other sample_weight and class_weight."
+            f"cv must {duty} an example of positive weight, got none; use fewer folds, or other "
+            "sample_weight and class_weight."
         )
 
 

@@ -1042,8 +1042,8 @@ class TopKClassifierCV(TopKClassifier):
         )
         scored_weight = None if sample_weight is None else as_weight(sample_weight, len(labels))
         for train, test in folds:
-            check_fold_weight(weight, train, "train")
-            check_fold_weight(scored_weight, test, "score")
+            check_fold_weight(weight, train, "train each fold on")
+            check_fold_weight(scored_weight, test, "score each fold on")
         options = self._solver_options()
         options["random_state"] = options["random_state"].randint(np.iinfo(np.int32).max)
         search = Search(
@@ -1416,9 +1416,9 @@ class MultilabelClassifier(_CertifiedClassifier):
     ) -> float:
         held_out = np.zeros(len(Y), dtype=bool)  # a splitter need not test every example
         for train, test in folds:
-            check_fold_weight(weight, train, "train")
+            check_fold_weight(weight, train, "train each fold on")
             held_out[test] = True
-        check_fold_weight(scored_weight, held_out, "score some example of")
+        check_fold_weight(scored_weight, held_out, "hold out")
         scores = np.empty(Y.shape)
         # The weights hold the class weights already.
         fixed = {"threshold": 0.0, "class_weight": None, "warm_start": False, "verbose": 0}
