@@ -527,7 +527,7 @@ def test_what_theory_promises_of_kernels(monkeypatch, params, promise):
         asked.append(kernel)
         return topkopt.solve(*args, kernel=bool(kernel) and "psd", **options)
 
-    monkeypatch.setattr(topkopt.estimators, "solve", solve)
+    monkeypatch.setattr("topkopt._classifier.solve", solve)
     data = X @ X.T if params["kernel"] == "precomputed" else X
     TopKClassifier("softmax", tol=0.1, **params).fit(data, Y)
     assert asked == [promise]
