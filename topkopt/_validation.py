@@ -40,6 +40,8 @@ _NO_NUMBERS = (str, bytes, bool, np.bool_)  # float() would take "1" and True
 
 def as_array(x: Any, name: str) -> NDArray:
     """Return x as an array, which lists of unequal lengths do not make."""
+    if np.ma.isMaskedArray(x):
+        raise ValueError(f"{name} must not be a masked array; fill in or drop what is masked.")
     try:
         return np.asarray(x)
     except ValueError:
