@@ -321,7 +321,7 @@ class CertifiedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             task, self.tol, self.max_epochs, lambda state: self._as_of(state, loss, constant)
         )
         watchers: list[Any] = [epochs] if task.watched else []
-        if progress is not None:
+        if progress is not None and progress.told:
             watchers.append(progress)
             options["verbose"] = 0
 
@@ -351,13 +351,13 @@ class CertifiedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     def _previous(self, trained_on: Any, loss: losses.Loss) -> Solution | None:
         """Return the last solution if it is for this loss and these features and labels.
 
-        For other labels its dual variables would not be feasible; for others features they would
+        For other labels its dual variables would not be feasible; for other features they would
         be, but they would say nothing.
         """
         last = getattr(self, "solution_", None)
         if trained_on is None or last is None or last.loss != loss:
             return None
-        return last if self._trained_on == trained_on else None
+        return last if getattr(self, "_trained_on", None) == trained_on else None
 
     def _adopt(self, solution: Solution, constant: float) -> None:
         self.n_iter_ = solution.n_epochs

@@ -117,6 +117,11 @@ class Progress:
         self.verbose, self.place = verbose, place
         self.live = verbose == 1 and sys.stderr.isatty()
 
+    @property
+    def told(self) -> bool:
+        """Whether anybody wants to know."""
+        return self.verbose > 0 or _LOGGER.isEnabledFor(logging.INFO)
+
     def __call__(self, state: State) -> None:
         """Show a state."""
         if state.epoch == 0:
@@ -232,7 +237,7 @@ class Search:
         if options["kernel"] and not first:
             options["kernel"] = "psd"  # the path before had the same matrix and has looked
         verbose = options.pop("verbose")
-        told = verbose or task.watched or _LOGGER.isEnabledFor(logging.INFO)
+        told = task.watched or Progress(verbose, place).told
         trainings = _Trainings(self.Cs, place, verbose, task)
         solutions = path(
             fit_on,
