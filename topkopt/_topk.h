@@ -316,7 +316,7 @@ TK_AVX2 static int side_by_side_avx2(const double *s, const ptrdiff_t *own, ptrd
     const double *rows[4];
     double start[2][4];
     ptrdiff_t labels[4];
-    __m256d largest, gain = none;
+    __m256d largest, square = none, rest = none;
     for (int i = 0; i < 4; i++) {
         const ptrdiff_t row = i < n_rows ? i : n_rows - 1; /* the last takes all free places */
         rows[i] = s + row * m;
@@ -337,9 +337,11 @@ TK_AVX2 static int side_by_side_avx2(const double *s, const ptrdiff_t *own, ptrd
     for (ptrdiff_t j = 0; j < 4 * m; j += 4) {
         const __m256d v = _mm256_max_pd(_mm256_loadu_pd(b + j), offset); /* with 0 < p the entry */
         const __m256d p = _mm256_min_pd(v - offset, cap);
-        gain += p * ((v + largest) - 0.5 * p);
+        square += p * p;
+        rest += p * ((v + largest) - p);
     }
-    _mm256_storeu_pd(gains, _mm256_and_pd(open, gain));
+    /* The rest, <p,b - p>, is never negative, and 0 unless the radius binds. */
+    _mm256_storeu_pd(gains, _mm256_and_pd(open, 0.5 * square + _mm256_max_pd(rest, none)));
     _mm256_storeu_pd(start[0], offset);
     _mm256_storeu_pd(start[1], WHERE(IS_LESS(none, cap), cap, most));
     for (ptrdiff_t i = 0; i < n_rows; i++)
