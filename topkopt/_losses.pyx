@@ -31,6 +31,7 @@ _TOPK_KINDS = ("alpha", "beta", "label")
 cdef enum:
     FEW = 32             # up to this k the k largest are kept by insertion
     NEAR = 3             # ranks that are crossed one by one on the way to the k-th
+    LOSS = 16            # times its own size, the rounding that a sum may have
     LOOKS = 12           # for the k-th largest entry, before k of them are listed
     NEWTON_STEPS = 60    # six suffice; the bound only ends a search that rounding keeps alive
 
@@ -40,7 +41,7 @@ cdef enum What:
     CONJUGATE
 
 cdef double PLAIN_ALPHA = 1e3    # up to this alpha the softmax step loses at most 3 digits
-cdef double PLAIN_SMOOTHING = 1e100   # up to this the squares of small p do not underflow
+cdef double SMALL = 0.1           # next to the largest weight
 cdef double DOMAIN_SLACK = 1e-9  # of rounding, forgiven outside a domain of size 1
 
 
@@ -68,11 +69,11 @@ cdef extern from "_rows.h" nogil:
 
 
 cdef extern from "_topk.h" nogil:
-    # For up to four rows of m scores: b are the margins (s_j - s_own + 1) scale. OUT gains (4): the
-    # largest <b,p> - 1/2 <p,p> over the top-k simplex of kind alpha and radius 1, for rows whose
+    # For up to four rows of m scores: h are the margins s_j - s_own + 1. OUT values (4): the largest
+    # <h,p> - smoothing/2 <p,p> over the top-k simplex of kind alpha and radius 1, for rows whose
     # bit is set in what it returns. INOUT starts: START for each row. TEMP work: 4 m
     int side_by_side(const double* s, const Py_ssize_t* own, Py_ssize_t n_rows, Py_ssize_t m,
-                     double k, double scale, double* starts, double* gains, double* work)
+                     double k, double smoothing, double* starts, double* values, double* work)
 
 
 cdef inline void take_differences(const double* s, Py_ssize_t own, Py_ssize_t m,
@@ -204,7 +205,7 @@ cdef double largest_sum(const double* h, Py_ssize_t n, Py_ssize_t k, double larg
     # has its place at the k-th of them. INOUT start: a guess of where that is, below the largest;
     # NaN for none. TEMP work: 2 n
     cdef Around now
-    cdef double t = largest + start[0], low = -INFINITY, guess, total = 0.0
+    cdef double t = largest + start[0], low = -INFINITY, guess, total, kth
     cdef Py_ssize_t j, _
     if t != t:
         t = row_sum(h, n) / n
@@ -213,24 +214,28 @@ cdef double largest_sum(const double* h, Py_ssize_t n, Py_ssize_t k, double larg
         if now.below == -INFINITY and now.n_from == n and fabs(t) > 2 * fabs(now.above):
             t = now.above       # from far below all of them, sums lose digits
             continue
-        if now.n_above <= k <= now.n_from:
-            start[0] = t - largest
-            if now.n_from == k < n:     # the middle of the gap
-                start[0] = 0.5 * ((now.above if now.n_above == k else t) + now.below) - largest
-            return k * t + now.sum
+        total = k * t + now.sum
+        kth = now.above if now.n_above >= k else t
         if now.n_above == k + 1:
-            start[0] = now.above - largest
-            return (k * t + now.sum) - (now.above - t)
-        if now.n_from == k - 1:
-            start[0] = now.below - largest
-            return (k * t + now.sum) + (now.below - t)
-        if now.n_above > k:
+            total -= now.above - t
+        elif now.n_from == k - 1:
+            total += now.below - t
+            kth = now.below
+        elif now.n_above > k:
             low = t
             t = now.above if now.n_above <= k + NEAR else t + now.sum / now.n_above
-        else:
+            continue
+        elif now.n_from < k:
             guess = t - (largest - t) * (k / max(1.0, now.n_from) - 1.0)
             t = guess if now.n_from < k - NEAR and low < guess < t else now.below
+            continue
+        if kth != t and k * fabs(t) > LOSS * fabs(total):
+            t = kth             # a sum that is small next to t has lost digits
+            continue
+        start[0] = (0.5 * (kth + now.below) if now.n_from == k < n else kth) - largest
+        return total
     take_largest(h, n, k, work, work + n)
+    total = 0.0
     for j in range(k):
         total += work[j]
     start[0] = work[k - 1] - largest
@@ -595,17 +600,16 @@ cdef class TopKHinge(MaxMargin):
     cdef void row_values(self, const double* s, const Labels* y, Py_ssize_t n_rows, Py_ssize_t m,
                          double* start, double* values, double* work) noexcept nogil:
         cdef Py_ssize_t[SIDE_BY_SIDE] own
-        cdef double[SIDE_BY_SIDE] gains
+        cdef double[SIDE_BY_SIDE] together
         cdef Py_ssize_t i
         cdef int found = 0
-        if DBL_MIN <= self.smoothing <= PLAIN_SMOOTHING and self.code == TOPK_ALPHA and m <= SHORT:
+        if self.smoothing >= DBL_MIN and self.code == TOPK_ALPHA and m <= SHORT:
             for i in range(n_rows):
                 own[i] = y[i].index[0]
-            found = side_by_side(s, own, n_rows, m, self.k, 1.0 / self.smoothing, start, gains,
-                                 work)
+            found = side_by_side(s, own, n_rows, m, self.k, self.smoothing, start, together, work)
         for i in range(n_rows):
             if found >> i & 1:
-                values[i] = self.smoothing * gains[i]
+                values[i] = together[i]
             else:
                 values[i] = self.row_value(s + i * m, y[i], m, start + i * START, work)
 
@@ -704,6 +708,10 @@ cdef class WeightedTopKHinge(MaxMargin):
 
     cdef void project(self, const double* b, double* x, Py_ssize_t n, double bias, double* start,
                       double* work) noexcept nogil:
+        # The last threshold is one of the radius. Entries far smaller than that are not measured
+        # from there: they would lose their digits.
+        if row_max(b, n) < SMALL * self.w[0]:
+            start = NULL
         project_weighted_row(b, x, n, &self.w[0], self.w.shape[0], 1.0, self.label, bias, start,
                              work)
 
