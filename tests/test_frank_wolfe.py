@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 
 from topkopt import ConvergenceWarning, losses, reference, solve
-from topkopt._frank_wolfe import VertexExamples
+from topkopt.solvers.vertices import VertexExamples
 from topkopt.solvers.ascent import METHODS, make_ascent
 
 FAMILY = tuple(method for method in METHODS if method != "sdca")

@@ -138,7 +138,8 @@ def check(rng, X, y, loss, options):
     else:
         reach = np.abs(exact) @ np.abs(solution.coef.astype(np.float64))
     noise = scale * float(cost[used] @ (width * reach[used].max(axis=1, initial=0.0)))
-    slack = 64 * eps * (abs(primal) + scale * square + 8 * noise) + 1e-300
+    # Each of the m entries of a row may add its rounding to a value.
+    slack = (64 + 2 * scores.shape[1]) * eps * (abs(primal) + scale * square + 8 * noise) + 1e-300
     assert abs(solution.primal - primal) <= slack, f"P is {primal}, off {solution.primal - primal}"
     if X.dtype == np.float64:
         dual = scale * (-float(cost[used] @ conjugates) - 0.5 * float(np.vdot(coef, coef)))

@@ -14,15 +14,15 @@ from libc.float cimport DBL_EPSILON, DBL_MAX, DBL_MIN
 from libc.math cimport INFINITY, NAN, exp, fabs, fmax, log, log1p
 from libc.string cimport memcpy, memmove
 
-from topkopt._bipartite cimport BIPARTITE_WORK, project_bipartite_row
-from topkopt._entropy cimport (ENTROPY_WORK, TOPK_ENTROPY_WORK, prox_entropy_row,
+from topkopt._kernels.bipartite cimport BIPARTITE_WORK, project_bipartite_row
+from topkopt._kernels.entropy cimport (ENTROPY_WORK, TOPK_ENTROPY_WORK, prox_entropy_row,
                                prox_topk_entropy_row, x_log_x_sum)
-from topkopt._lambert cimport exp_row, lambertw_exp_scalar
-from topkopt._select cimport (heap_pop, heapify, rank_of, row_dot, row_max, row_max_abs, row_sum,
+from topkopt._kernels.lambert cimport exp_row, lambertw_exp_scalar
+from topkopt._kernels.select cimport (heap_pop, heapify, rank_of, row_dot, row_max, row_max_abs, row_sum,
                               scratch)
-from topkopt._topk cimport (SHORT, TOPK_ALPHA, TOPK_BETA, TOPK_LABEL, TOPK_WORK, TopKKind,
+from topkopt._kernels.topk cimport (SHORT, TOPK_ALPHA, TOPK_BETA, TOPK_LABEL, TOPK_WORK, TopKKind,
                             project_topk_row)
-from topkopt._weighted cimport WEIGHTED_WORK, project_weighted_row
+from topkopt._kernels.weighted cimport WEIGHTED_WORK, project_weighted_row
 
 from topkopt import _validation
 
@@ -47,7 +47,7 @@ cdef double DOMAIN_SLACK = 1e-9  # of rounding, forgiven outside a domain of siz
 
 # Rows --------------------------------------------------------------------------------------------
 
-cdef extern from "_rows.h" nogil:
+cdef extern from "rows.h" nogil:
     # How many entries are above t and how many not below, what those above have more than t in
     # all, the smallest of them, and the largest below t
     ctypedef struct Around:
@@ -68,7 +68,7 @@ cdef extern from "_rows.h" nogil:
     double scaled_rest(const double* p, const double* b, Py_ssize_t n, double scale)
 
 
-cdef extern from "_topk.h" nogil:
+cdef extern from "topk.h" nogil:
     # For up to four rows of m scores: h are the margins s_j - s_own + 1. OUT values (4): the largest
     # <h,p> - smoothing/2 <p,p> over the top-k simplex of kind alpha and radius 1, for rows whose
     # bit is set in what it returns. INOUT starts: START for each row. TEMP work: 4 m

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
-from topkopt._select import scan_rows
+from topkopt._kernels.select import scan_rows
 
 if TYPE_CHECKING:
     from topkopt._losses import Loss

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from topkopt._entropy import prox_entropy_rows, prox_topk_entropy_rows
+from topkopt._kernels.entropy import prox_entropy_rows, prox_topk_entropy_rows
 from topkopt._validation import as_rows, check_k, check_scalar
 
 __all__ = ["prox_entropy_simplex", "prox_topk_entropy"]

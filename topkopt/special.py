@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from topkopt import _lambert
+from topkopt._kernels import lambert
 from topkopt._validation import as_floating, check_out
 
 __all__ = ["lambertw_exp"]

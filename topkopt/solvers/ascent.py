@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topkopt import losses
-from topkopt._frank_wolfe import ActiveSets, VertexExamples, scores_sums, toward_vertices
-from topkopt._sdca import Examples
+from topkopt.solvers.vertices import ActiveSets, VertexExamples, scores_sums, toward_vertices
+from topkopt.solvers.epochs import Examples
 from topkopt.solvers.data import Data, inner_product
 from topkopt.solvers.problem import Problem
 

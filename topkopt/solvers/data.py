@@ -12,7 +12,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from topkopt import _sdca
-from topkopt._sdca import Examples
+from topkopt.solvers.epochs import Examples
 from topkopt._validation import as_floating, check_csr
 
 __all__ = ["Data", "DenseData", "KernelData", "SparseData", "as_data", "inner_product"]

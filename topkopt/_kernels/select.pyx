@@ -4,10 +4,10 @@ from libc.stdint cimport int32_t
 
 import numpy as np
 
-from topkopt._real cimport real
+from topkopt._kernels.real cimport real
 
 
-cdef extern from "_rows.h" nogil:
+cdef extern from "rows.h" nogil:
     double max_f32(const float* b, Py_ssize_t n)
     double max_f64(const double* b, Py_ssize_t n)
     void clip_f32(const float* b, float* x, Py_ssize_t n, double shift, double offset,

@@ -1,7 +1,7 @@
 """A thin row-major door to BLAS: Fortran order and the width of its integers stay behind it."""
 from scipy.linalg.cython_blas cimport dgemm, sgemm
 
-from topkopt._real cimport real
+from topkopt._kernels.real cimport real
 
 
 cdef void gemm(bint trans_a, bint trans_b, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k,

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stddef.h>
 
-#include "_simd.h"
+#include "simd.h"
 
 #define TOPK_FAR 16 /* times the size of a solution: from there, sums lose its digits */
 #define TOPK_JUMPS 12 /* from piece to piece, before the path is followed merger by merger */

@@ -18,11 +18,11 @@ from libc.math cimport INFINITY
 from libc.stdint cimport int32_t
 from libc.string cimport memcmp
 
-from topkopt._interrupt cimport ENTRY_WORK, PULSE, look_for_interrupt
+from topkopt._kernels.interrupt cimport ENTRY_WORK, PULSE, look_for_interrupt
 from topkopt._losses cimport SIDE_BY_SIDE, START, Loss
-from topkopt._real cimport real
-from topkopt._sdca cimport Examples, Sums, add_rows
-from topkopt._select cimport rank_of
+from topkopt._kernels.real cimport real
+from topkopt.solvers.epochs cimport Examples, Sums, add_rows
+from topkopt._kernels.select cimport rank_of
 
 cdef enum:
     NOBODY = -1     # a place of a vertex without a class, and the end of a list

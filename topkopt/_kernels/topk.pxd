@@ -1,5 +1,5 @@
 # Projections onto the top-k cone and the three top-k simplices, one row at a time.
-from topkopt._real cimport real
+from topkopt._kernels.real cimport real
 
 cdef enum TopKKind:
     TOPK_ALPHA = 0

@@ -1,5 +1,5 @@
 # Row-major BLAS for both precisions, over the Fortran routines that SciPy carries.
-from topkopt._real cimport real
+from topkopt._kernels.real cimport real
 
 # C = alpha op(A) op(B) + beta C, with op(A) of shape (m, k), op(B) of (k, n) and C of (m, n);
 # all are C-ordered, with lda, ldb, ldc the distances between their rows.

@@ -1,6 +1,6 @@
 # Threshold searches for the knapsack sets {lo <= x <= hi, <1, x> = r} and their relatives.
-from topkopt._real cimport real
-from topkopt._select cimport Threshold
+from topkopt._kernels.real cimport real
+from topkopt._kernels.select cimport Threshold
 
 # Doubles of scratch that the searches below need for a row of n entries: KNAPSACK_WORK * n
 cdef enum:

@@ -11,11 +11,11 @@ import numpy as np
 from libc.math cimport NAN
 from libc.stdint cimport int32_t, int64_t
 
-from topkopt._blas cimport gemm
-from topkopt._interrupt cimport ENTRY_WORK, PULSE, look_for_interrupt
+from topkopt._kernels.blas cimport gemm
+from topkopt._kernels.interrupt cimport ENTRY_WORK, PULSE, look_for_interrupt
 from topkopt._losses cimport SIDE_BY_SIDE, START, Labels, Loss
-from topkopt._real cimport real
-from topkopt._select cimport (axpy_row, combine_rows, replace_row, scaled_dot, spread_rows,
+from topkopt._kernels.real cimport real
+from topkopt._kernels.select cimport (axpy_row, combine_rows, replace_row, scaled_dot, spread_rows,
                               without_row)
 
 cdef enum:
@@ -24,7 +24,7 @@ cdef enum:
     SPARSE_SHARE = 16   # a change is sparse when at most this part of it is not zero
 
 
-cdef extern from "_simd.h" nogil:
+cdef extern from "simd.h" nogil:
     void prefetch(const void* start, Py_ssize_t size)
 
 ctypedef fused integer:

@@ -1,5 +1,5 @@
 # Projections onto the weighted top-k set and its label-included relative, one row at a time.
-from topkopt._real cimport real
+from topkopt._kernels.real cimport real
 
 # Doubles of scratch for a row of n entries: WEIGHTED_WORK * n
 cdef enum:

@@ -13,11 +13,11 @@ clip(mu, A, B) with A = iso(b - zeta w_{1..p}), B = iso(b - zeta w_{2..m}) and m
 from libc.float cimport DBL_EPSILON
 from libc.math cimport INFINITY, NAN, fabs
 
-from topkopt._knapsack cimport capped_threshold, fix_boxed
-from topkopt._real cimport real
-from topkopt._select cimport (Threshold, fill_row, gather_above, heap_pop, heapify, rank_of,
+from topkopt._kernels.knapsack cimport capped_threshold, fix_boxed
+from topkopt._kernels.real cimport real
+from topkopt._kernels.select cimport (Threshold, fill_row, gather_above, heap_pop, heapify, rank_of,
                               row_max, scratch)
-from topkopt._topk cimport TOPK_ALPHA, TOPK_LABEL, project_topk_row
+from topkopt._kernels.topk cimport TOPK_ALPHA, TOPK_LABEL, project_topk_row
 
 # Neighbouring ranks that share one value of v: their number and their sums of b and of w.
 cdef struct Pools:

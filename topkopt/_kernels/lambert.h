@@ -25,7 +25,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "_simd.h"
+#include "simd.h"
 
 #define TK_CHUNK 64 /* elements that share one decision on which branches to run */
 #define TK_BLOCK 16 /* elements of one unrolled step: a multiple of every vector length */

@@ -13,9 +13,9 @@ there comes to rest after a few jumps, and where it rests all conditions of opti
 from libc.float cimport DBL_EPSILON
 from libc.math cimport INFINITY, fabs
 
-from topkopt._knapsack cimport biased_offset, capped_threshold, knapsack_threshold
-from topkopt._real cimport real
-from topkopt._select cimport (Threshold, clip_row, clipped_sum, fill_row, gather_above, heap_pop,
+from topkopt._kernels.knapsack cimport biased_offset, capped_threshold, knapsack_threshold
+from topkopt._kernels.real cimport real
+from topkopt._kernels.select cimport (Threshold, clip_row, clipped_sum, fill_row, gather_above, heap_pop,
                               heapify, pad_row, row_max, scratch, strided_maxima)
 
 cdef enum:
@@ -24,7 +24,7 @@ cdef enum:
     REBASES = 4        # of entries, each time nearer to t
 
 
-cdef extern from "_topk.h" nogil:
+cdef extern from "topk.h" nogil:
     enum:
         TOPK_FAR
     double cap_on_piece(double sum_upper, double n_upper, double sum_middle, double n_middle,

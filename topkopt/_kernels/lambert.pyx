@@ -1,12 +1,12 @@
 """V(t) = W(e^t), the Lambert function of an exponential.
 
-Solve V + log V = t for V > 0. The mathematics and the vectorised loops are in `_lambert.h`; this
+Solve V + log V = t for V > 0. The mathematics and the vectorised loops are in `lambert.h`; this
 module gives them to Python and to the other kernels.
 """
-from topkopt._real cimport real
+from topkopt._kernels.real cimport real
 
 
-cdef extern from "_lambert.h" nogil:
+cdef extern from "lambert.h" nogil:
     void tk_v_row(const double* t, double* w, Py_ssize_t n)
     void tk_v_rowf(const float* t, float* w, Py_ssize_t n)
     double tk_v_scalar(double t)

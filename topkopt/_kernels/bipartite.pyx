@@ -6,9 +6,9 @@ otherwise p and q are the projections of x and y onto the simplex of radius r.
 """
 from libc.math cimport INFINITY
 
-from topkopt._knapsack cimport capped_threshold, fix_boxed
-from topkopt._real cimport real
-from topkopt._select cimport Threshold, clip_row, fill_row, scratch
+from topkopt._kernels.knapsack cimport capped_threshold, fix_boxed
+from topkopt._kernels.real cimport real
+from topkopt._kernels.select cimport Threshold, clip_row, fill_row, scratch
 
 
 cdef double crossing(const double* above_x, Py_ssize_t n, const double* above_y, Py_ssize_t m,

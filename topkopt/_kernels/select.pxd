@@ -1,7 +1,7 @@
 # Row helpers shared by every set: look at a row once, keep what matters, write the answer.
 from libc.stdint cimport int32_t
 
-from topkopt._real cimport real
+from topkopt._kernels.real cimport real
 
 # A threshold t is kept as shift + offset, so that (b - shift) - offset does not lose the digits
 # that b - t would when every entry of b is large: b - shift is exact for the entries that matter.
@@ -67,7 +67,7 @@ cdef double heap_pop(double* heap, Py_ssize_t n) noexcept nogil
 # The first rank of entry in b, which is sorted descending and holds it
 cdef Py_ssize_t rank_of(double entry, const double* b, Py_ssize_t n) noexcept nogil
 
-cdef extern from "_rows.h" nogil:
+cdef extern from "rows.h" nogil:
     # OUT maxima[i]: the largest of b[i], b[i + width], b[i + 2 width], ...; needs n >= width, a
     # multiple of 32
     void strided_maxima(const double* b, Py_ssize_t n, Py_ssize_t width, double* maxima)

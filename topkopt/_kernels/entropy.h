@@ -8,7 +8,7 @@
 #ifndef TOPKOPT_ENTROPY_H
 #define TOPKOPT_ENTROPY_H
 
-#include "_lambert.h"
+#include "lambert.h"
 
 /* Over the elements below the cap: sum w, sum w', sum w w' and sum w'' (derivatives in b); how many
  * are not below. */

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topkopt._losses import Loss
-from topkopt._sdca import Examples
+from topkopt.solvers.epochs import Examples
 
 _Real = TypeVar("_Real", np.float32, np.float64)
 

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "_simd.h"
+#include "simd.h"
 
 #define ROWS_LANES 32 /* maxima kept at once, in registers where there are enough */
 #define ROWS_SKIP 16 /* entries that gather looks at together: most hold none to keep */

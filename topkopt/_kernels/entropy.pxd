@@ -2,7 +2,7 @@
 #
 # `start` is a guess of the threshold t (NaN: none); both return the t they found, to be passed as
 # `start` when nearly the same row comes again.  `work` is TEMP, of the size given below.
-from topkopt._real cimport real
+from topkopt._kernels.real cimport real
 
 cdef enum:
     ENTROPY_WORK = 3        # doubles per entry of the row

@@ -14,18 +14,18 @@ Root finder.  A sum F of values V(b_j - t) with slope -S behaves like m V(a - t)
 give the same F and S; that model reaches the target A after the step
     log(F/A) + v (1 - A/F),      v = F/S - 1,
 which is exact for equal b, for exponentials, and for large V.  The last steps, once they are
-short, move the values without evaluating V again (see `_entropy.h`).
+short, move the values without evaluating V again (see `entropy.h`).
 """
 from libc.float cimport DBL_EPSILON
 from libc.math cimport INFINITY, NAN, ceil, exp, fabs, fmax, fmin, isnan, log, log1p, sqrt
 from libc.string cimport memcpy
 
-from topkopt._lambert cimport lambertw_exp_derivative, lambertw_exp_scalar
-from topkopt._real cimport real
-from topkopt._select cimport row_max, scratch
+from topkopt._kernels.lambert cimport lambertw_exp_derivative, lambertw_exp_scalar
+from topkopt._kernels.real cimport real
+from topkopt._kernels.select cimport row_max, scratch
 
 
-cdef extern from "_entropy.h" nogil:
+cdef extern from "entropy.h" nogil:
     ctypedef struct tk_totals:
         double sum
         double slope
@@ -50,7 +50,7 @@ cdef enum:
 
 # Below this, single precision loses the sum.
 cdef double TINY = 1e-30
-# Moving values over such a distance leaves a relative error of 1e-16, see `_entropy.h`.
+# Moving values over such a distance leaves a relative error of 1e-16, see `entropy.h`.
 cdef double SHORT_STEP = 3e-4
 # After a step this short the next one would be below rounding.
 cdef double LAST_STEP = 1e-8

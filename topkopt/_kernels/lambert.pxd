@@ -1,5 +1,5 @@
 # V(t) = W(e^t), the Lambert function of an exponential, one row at a time.
-from topkopt._real cimport real
+from topkopt._kernels.real cimport real
 
 
 # w = V(t).                                             IN t, OUT w (may be t)

@@ -9,8 +9,8 @@ leaves the list for good (Kiwiel 2008), so the work is a few passes over ever sh
 from libc.float cimport DBL_EPSILON
 from libc.math cimport INFINITY, NAN, fabs
 
-from topkopt._real cimport real
-from topkopt._select cimport (Threshold, clip_row, clipped_sum, gather_above, gather_below_peaks,
+from topkopt._kernels.real cimport real
+from topkopt._kernels.select cimport (Threshold, clip_row, clipped_sum, gather_above, gather_below_peaks,
                               row_max, row_peaks, row_sum, scratch, strided_maxima)
 
 cdef enum:
@@ -21,7 +21,7 @@ cdef enum:
     REBASES = 4        # from a guess far off to one edge of a plateau, the other, and its middle
 
 
-cdef extern from "_rows.h" nogil:
+cdef extern from "rows.h" nogil:
     double clipped_shared(const double* b, double cap, Py_ssize_t n, double t,
                           Py_ssize_t* n_free, Py_ssize_t* n_upper)
     double leave_plateau(const double* b, double cap, Py_ssize_t n, double t, double excess)

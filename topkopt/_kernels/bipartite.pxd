@@ -1,5 +1,5 @@
 # Projection onto the bipartite simplex, one pair of rows at a time.
-from topkopt._real cimport real
+from topkopt._kernels.real cimport real
 
 # Doubles of scratch for rows of n and m entries: BIPARTITE_WORK * (n + m)
 cdef enum:
