@@ -18,6 +18,7 @@ READY := .venv/ready
 READY_FOR_DEMO := .venv/ready-for-demo
 STRICT := build/strict
 OUTSIDE := $(PATH)
+PACKAGES := import sysconfig; print(sysconfig.get_path("purelib"))
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 ASV := cd asv_benches && HOME="$$PWD/env" ../$(BIN)/asv
 
@@ -62,19 +63,21 @@ sanitize: OPTIONS := -Ddebug=true -Db_sanitize=address,undefined,float-cast-over
     -Dc_args=-fno-sanitize-recover=all
 sanitize: WATCHED := env PYTHONMALLOC=malloc \
     ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
-    LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)"
+    LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libstdc++.so)"
 test-baseline: OPTIONS := -Dc_args=-DTOPKOPT_BASELINE_ONLY
 test-boundscheck: OPTIONS := -Dboundscheck=true
 
-# An environment that borrows the packages of .venv, but not the editable installation there.
+# An environment that borrows the packages of .venv, but not the editable installation there, and
+# finds `reference` in the checkout, but not topkopt, whose compiled part is not there. Pytest only
+# captures what Python writes, so that the last words of a process that a sanitizer ends are seen.
+sanitize test-baseline test-boundscheck: export PYTHONSAFEPATH := 1
 sanitize test-baseline test-boundscheck: $(READY)
 	$(BIN)/python -m venv --without-pip build/$@
-	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > \
-	    "$$(build/$@/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/borrowed.pth"
+	{ $(BIN)/python -c '$(PACKAGES)'; pwd; } > "$$(build/$@/bin/python -c '$(PACKAGES)')/borrowed.pth"
 	$(BIN)/python -m pip --python build/$@/bin/python install --quiet --no-deps \
 	    --no-build-isolation -Cbuild-dir=build/$@/objects $(OPTIONS:%=-Csetup-args=%) .
-	$(WATCHED) build/$@/bin/python -P -m pytest -n $(JOBS) --dist loadfile --fuzz-seconds 20 \
-	    tests README.md --pyargs topkopt
+	$(WATCHED) build/$@/bin/python -m pytest -n $(JOBS) --dist loadfile --fuzz-seconds 20 \
+	    --capture sys tests README.md reference/README.md --pyargs topkopt
 
 # The build runs in the environment itself, so that an editable installation can repeat it.
 $(READY): EXTRAS := dev
