@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import topkopt
-from topkopt._circle import make_circle
+from topkopt.datasets import make_circle
 from topkopt.metrics import topk_accuracy
 
 CS = 2.0 ** np.arange(-18, 19)

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from topkopt._demo_projections import PANELS, draw_sets, new_figure
+from topkopt._demo.layout import new_figure
+from topkopt._demo.operators import PANELS, draw_sets
 
 figure = new_figure(9, 3.3)
 draw_sets(figure.subplots(1, len(PANELS)))

@@ -37,7 +37,7 @@ def search(X, Y, options):
         held_out = held_out_scores(rbf_kernel(X, gamma=gamma), Y, options)
         for C, scores in zip(CS, held_out, strict=True):
             threshold, f1 = tune_threshold(Y, scores, "f1_micro")
-            ranked.append((rank_loss(Y, scores), gamma, C, threshold))
+            ranked.append((rank_loss(Y, scores, ties="pessimistic"), gamma, C, threshold))
             cut.append((f1, gamma, C, threshold))
     return min(ranked), max(cut)
 
@@ -68,7 +68,7 @@ def main():
                 threshold=threshold,
                 random_state=0,
             ).fit(X, Y)
-            rank = rank_loss(Y_test, classifier.decision_function(X_test))
+            rank = rank_loss(Y_test, classifier.decision_function(X_test), ties="pessimistic")
             f1 = f1_score(Y_test, classifier.predict(X_test), average="micro")
             print(
                 f"{file.stem}, tuned for {name} (held out {100 * value:.1f}): "

@@ -11,24 +11,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import topkopt
+from topkopt.datasets import make_circle
 from topkopt.metrics import topk_accuracy
 
-ENDS = np.array([1, 2, 3, 6, 7])
-PROBABILITY = np.array([[0, 1, 0.4, 0.3, 0], [1, 0, 0.1, 0.7, 0], [0, 0, 0.5, 0, 1]])
-
-
-def draw(n, rng):
-    place = rng.uniform(0, 7, n)
-    cumulative = PROBABILITY.cumsum(axis=0)[:, np.searchsorted(ENDS, place, side="right")]
-    y = (rng.uniform(size=n) >= cumulative[:-1]).sum(axis=0)
-    angle = 2 * np.pi * place / 7
-    return np.column_stack([np.cos(angle), np.sin(angle)]), y
-
-
-rng = np.random.default_rng(3)
-X_train, y_train = draw(200, rng)
-X_valid, y_valid = draw(200, rng)
-X_test, y_test = draw(20_000, rng)
+X_train, y_train = make_circle(200, 3)
+X_valid, y_valid = make_circle(200, 4)
+X_test, y_test = make_circle(20_000, 5)
 
 # %%
 # A path of C for each loss; the C with the best top-2 accuracy on the validation points is taken.

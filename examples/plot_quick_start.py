@@ -12,7 +12,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 
-from topkopt import TopKClassifier
+from topkopt import TopKClassifier, predict_topk
 from topkopt.plotting import ConvergenceDisplay, TopKAccuracyDisplay
 
 X, y = load_digits(return_X_y=True)
@@ -26,7 +26,7 @@ print(f"accuracy {model.score(X_test, y_test):.3f}")
 
 # %%
 # Two guesses for each image, the better one first.
-print(classifier.predict_topk(model[:-1].transform(X_test[:4]), 2), y_test[:4])
+print(predict_topk(model, X_test[:4], 2), y_test[:4])
 
 # %%
 # The solution is certified: no classifier has an objective lower by more than this fraction.

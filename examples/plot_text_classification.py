@@ -12,7 +12,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 
-from topkopt import TopKClassifier
+from topkopt import TopKClassifier, predict_topk
 from topkopt.plotting import TopKAccuracyDisplay
 
 N_TOPICS, N_WORDS, N_TEXTS = 30, 5000, 3000
@@ -37,7 +37,7 @@ for loss in ("softmax", "topk_entropy", "topk_hinge"):
 
 features = models["softmax"][0].transform(test[:1])
 print(f"{features.nnz} of {features.shape[1]} features of a text are not zero")
-print("three guesses:", models["softmax"][-1].predict_topk(features, 3)[0], "truth:", y_test[0])
+print("three guesses:", predict_topk(models["softmax"], test[:1])[0], "truth:", y_test[0])
 
 figure, ax = plt.subplots(figsize=(6, 3.8), layout="constrained")
 for model in models.values():

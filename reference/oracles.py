@@ -233,6 +233,20 @@ def prox_topk_entropy(b, alpha, k=1):
     return _spread(b, solve(logit)[0])
 
 
+def simplex_by_sorting(x):
+    """Project rows onto the simplex the way it is usually written in NumPy, by sorting.
+
+    >>> simplex_by_sorting(np.array([[0.5, 1.0, -1.0]]))
+    array([[0.25, 0.75, 0.  ]])
+    """
+    descending = -np.sort(-x, axis=1)
+    excess = np.cumsum(descending, axis=1) - 1.0
+    ranks = np.arange(1, x.shape[1] + 1, dtype=x.dtype)
+    support = (descending * ranks > excess).sum(axis=1, keepdims=True)
+    threshold = np.take_along_axis(excess, support - 1, axis=1) / support.astype(x.dtype)
+    return np.maximum(x - threshold, 0)
+
+
 # Certificates ------------------------------------------------------------------------------
 
 

@@ -187,15 +187,18 @@ def test_solve_twin():
     assert set(reference.sdca.Solution._fields) <= fields
 
 
+def public_attributes(cls):
+    """Return the names of the fields and the properties of a data class."""
+    fields = [field.name for field in dataclasses.fields(cls)]
+    properties = [name for name, value in vars(cls).items() if isinstance(value, property)]
+    return [name for name in [*fields, *properties] if not name.startswith("_")]
+
+
 @pytest.mark.parametrize("item", [topkopt.solve, topkopt.Solution, topkopt.solvers.State])
 def test_solver_docstrings(item):
     text = inspect.getdoc(item)
     assert text.splitlines()[0].endswith(".")
-    names = (
-        inspect.signature(item).parameters
-        if item is topkopt.solve
-        else [field.name for field in dataclasses.fields(item)]
-    )
+    names = inspect.signature(item).parameters if item is topkopt.solve else public_attributes(item)
     for name in names:
         assert re.search(rf"^(\w+, )*{name}(, \w+)* : ", text, re.MULTILINE), name
 

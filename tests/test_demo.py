@@ -8,14 +8,15 @@ import sys
 import numpy as np
 import pytest
 
-from topkopt import TopKClassifier, __version__, _demo, _demo_projections
+from topkopt import TopKClassifier, __version__, _demo
+from topkopt._demo import operators, training
 
 
 def test_demo(tmp_path, capsys):
     target = tmp_path / "demo.png"
     _demo.main(["demo", "--output", str(target)])
     printed = capsys.readouterr().out
-    for title, *_ in _demo.LOSSES:
+    for title, *_ in training.LOSSES:
         assert len(re.findall(rf"^{title}  ", printed, re.MULTILINE)) == 2
     for heading in ("top-1", "top-2", "top-3", "top-5", "certified gap", "epochs", "seconds"):
         assert heading in printed
@@ -28,13 +29,13 @@ def test_projections(tmp_path, capsys):
     target = tmp_path / "projections.png"
     _demo.main(["projections", "--output", str(target)])
     printed = capsys.readouterr().out
-    assert all(title in printed for title, *_ in _demo_projections.CASES)
+    assert all(title in printed for title, *_ in operators.CASES)
     assert target.stat().st_size > 10_000
 
 
 def test_no_picture(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(_demo_projections, "SHAPE", (4, 100))
+    monkeypatch.setattr(operators, "SHAPE", (4, 100))
     _demo.main(["projections", "--no-picture"])
     assert "violation" in capsys.readouterr().out
     assert not list(tmp_path.iterdir())

@@ -1,5 +1,6 @@
 """The estimators: scikit-learn's conventions, equal optima, weights, kernels, errors."""
 
+import logging
 import pickle
 import re
 import subprocess
@@ -11,23 +12,38 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+import sklearn
+from matplotlib import pyplot as plt
 from scipy.special import expit, softmax
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris, make_multilabel_classification
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.metrics import accuracy_score, check_scoring, log_loss, make_scorer
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    LeaveOneGroupOut,
+    ShuffleSplit,
+    StratifiedKFold,
+    cross_val_score,
+    cross_validate,
+)
+from sklearn.multioutput import MultiOutputClassifier
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 import topkopt
 from topkopt import ConvergenceWarning, MultilabelClassifier, TopKClassifier, TopKClassifierCV
-from topkopt.losses import TopKHinge, WeightedTopKHinge
-from topkopt.metrics import THRESHOLDS
+from topkopt.losses import Softmax, TopKHinge, WeightedTopKHinge
+from topkopt.metrics import THRESHOLDS, topk_accuracy_curve
+from topkopt.plotting import TopKAccuracyDisplay
 
 IRIS = load_iris(return_X_y=True)
 X, Y = IRIS[0] - IRIS[0].mean(axis=0), IRIS[1]
@@ -166,7 +182,8 @@ def test_one_label_per_example_is_multiclass():
 
 @multiclass
 def test_losses(loss, params):
-    model = TopKClassifier(loss, C=0.1, random_state=0, **params).fit(X, np.array(list("xyz"))[Y])
+    model = TopKClassifier(loss, C=0.1, keep_dual=True, random_state=0, **params)
+    model.fit(X, np.array(list("xyz"))[Y])
     assert model.duality_gap_ <= 1e-3 or loss.startswith("truncated")
     assert model.history_["epoch"][-1] == model.n_iter_
     assert model.coef_.shape == (3, 4)
@@ -241,6 +258,33 @@ def test_predict_topk_of_a_loss_object_has_its_k():
     assert search.predict_topk(X).shape == (150, 2)
 
 
+TWELVE = np.arange(150) % 12
+
+
+@pytest.mark.parametrize(
+    ("params", "k"),
+    [
+        ({"loss": WeightedTopKHinge("exp", 5)}, 5),
+        ({"loss": WeightedTopKHinge([3.0, 2.0, 1.0, 0.0])}, 3),
+        ({"loss": "weighted_topk_hinge", "weights": [3.0, 2.0]}, 2),
+        ({"loss": "weighted_topk_hinge", "weights": "linear", "k": 4}, 4),
+        ({"loss": "weighted_topk_hinge_label", "weights": np.ones(3)}, 3),
+        ({"loss": TopKHinge(7), "k": 2}, 7),
+        ({"loss": "topk_entropy", "k": 6}, 6),
+        ({"loss": Softmax(), "k": 2}, 2),
+    ],
+)
+def test_default_k(params, k):
+    """As many classes are named as the loss has places, whoever says how many."""
+    options = {"tol": 0.5, "random_state": 0}
+    model = TopKClassifier(C=0.1, **options, **params).fit(X, TWELVE)
+    assert model.predict_topk(X).shape == topkopt.predict_topk(model, X).shape == (150, k)
+    ks = [params.pop("k", 1)]
+    search = TopKClassifierCV([0.1], ks, cv=2, **options, **params).fit(X, TWELVE)
+    assert search.k_ == search.ks_ == k
+    assert search.predict_topk(X).shape == (150, k)
+
+
 def test_predict_topk_defaults_to_k_and_orders_by_score():
     model = TopKClassifier("softmax", k=2, random_state=0).fit(X, Y)
     top = model.predict_topk(X)
@@ -265,6 +309,84 @@ def test_multilabel_losses(loss):
     np.testing.assert_array_equal(predicted, (scores - model.threshold_ > 0).astype(int))
 
 
+# The k best of any classifier ----------------------------------------------------------------
+
+NAMES = np.array(["setosa", "versicolor", "virginica"])[Y]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        TopKClassifier("softmax", random_state=0),
+        LogisticRegression(),
+        SVC(),
+        make_pipeline(StandardScaler(), LogisticRegression()),
+        GridSearchCV(make_pipeline(StandardScaler(), SVC()), {"svc__C": [1.0, 10.0]}, cv=2),
+        make_pipeline(StandardScaler(), GridSearchCV(LogisticRegression(), {"C": [1.0]}, cv=2)),
+        KNeighborsClassifier(),  # has probabilities only, and many ties
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_predict_topk_of_any_classifier(model):
+    model = clone(model).fit(X, NAMES)
+    score = getattr(model, "decision_function", None) or model.predict_proba
+    best = topkopt.predict_topk(model, X, k=2)
+    order = np.argsort(-score(X), axis=1, kind="stable")  # ties by the order of the classes
+    np.testing.assert_array_equal(best, model.classes_[order[:, :2]])
+    assert topkopt.predict_topk(model, X, 3).shape == (150, 3)
+
+
+@pytest.mark.parametrize("model", [LogisticRegression(), TopKClassifier("softmax")])
+def test_predict_topk_of_two_classes(model):
+    two = Y < 2
+    model = clone(model).fit(X[two], NAMES[two])
+    best = topkopt.predict_topk(model, X[two], k=2)
+    np.testing.assert_array_equal(best[:, 0], model.predict(X[two]))
+    assert (best[:, 0] != best[:, 1]).all()
+
+
+def test_predict_topk_takes_the_k_of_the_last_step():
+    model = TopKClassifier("topk_entropy", k=2, random_state=0)
+    for wrapped in (
+        make_pipeline(StandardScaler(), model),
+        GridSearchCV(model, {"C": [0.1, 1.0]}, cv=2),
+        GridSearchCV(make_pipeline(StandardScaler(), model), {"topkclassifier__k": [1, 2]}, cv=2),
+    ):
+        fitted = wrapped.fit(X, Y)
+        k = fitted.best_params_.get("topkclassifier__k", 2) if hasattr(fitted, "cv") else 2
+        assert topkopt.predict_topk(fitted, X).shape == (150, k)
+        np.testing.assert_array_equal(topkopt.predict_topk(fitted, X, 1)[:, 0], fitted.predict(X))
+
+
+def test_predict_topk_of_several_labels():
+    model = MultilabelClassifier(smoothing=1.0, C=0.1, cv=3, random_state=0).fit(XM, YM)
+    best = topkopt.predict_topk(model, XM, 2)
+    np.testing.assert_array_equal(best[:, 0], model.decision_function(XM).argmax(axis=1))
+
+
+def test_predict_topk_errors_of_any_classifier():
+    model = LogisticRegression().fit(X, Y)
+    for k in (0, 4):
+        with raises(ValueError, "k must be between 1 and the number of classes (3)", f"got {k}"):
+            topkopt.predict_topk(model, X, k)
+    with raises(ValueError, "k must be given with LogisticRegression"):
+        topkopt.predict_topk(model, X)
+    for estimator in (LogisticRegression, LinearRegression(), None, StandardScaler()):
+        with raises(TypeError, "estimator must be a fitted classifier with decision_function"):
+            topkopt.predict_topk(estimator, X, 1)
+    for unfitted in (TopKClassifier(), TopKClassifierCV(), LogisticRegression()):
+        with pytest.raises(NotFittedError):
+            topkopt.predict_topk(unfitted, X, 1)
+    for unfitted in (TopKClassifier(), TopKClassifierCV()):
+        with pytest.raises(NotFittedError):
+            topkopt.predict_topk(unfitted, X)
+    with raises(ValueError, "estimator must score classes", "ovo", "'ovr'"):
+        topkopt.predict_topk(SVC(decision_function_shape="ovo").fit(X, Y), X, 1)
+    several = MultiOutputClassifier(LogisticRegression()).fit(X, np.stack([Y, Y], axis=1))
+    with raises(ValueError, "estimator must score each of its classes"):
+        topkopt.predict_topk(several, X, 1)
+
+
 # Data ----------------------------------------------------------------------------------------
 
 
@@ -273,7 +395,8 @@ def test_multilabel_losses(loss):
     "estimator", [TopKClassifier("softmax"), MultilabelClassifier("ova_logistic")]
 )
 def test_float32_stays(estimator, kernel):
-    model = clone(estimator).set_params(kernel=kernel, random_state=0).fit(X.astype(np.float32), Y)
+    model = clone(estimator).set_params(kernel=kernel, keep_dual=True, random_state=0)
+    model.fit(X.astype(np.float32), Y)
     fitted = [model.dual_coef_, model.intercept_, model.decision_function(X.astype(np.float32))]
     assert {a.dtype for a in fitted} == {np.dtype(np.float32)}
     assert kernel == "rbf" or model.coef_.dtype == np.float32
@@ -360,6 +483,54 @@ def test_gamma(gamma, value):
 def test_gamma_of_constant_features():
     model = TopKClassifier("softmax", kernel="rbf").fit(np.zeros((4, 2)), [0, 1, 0, 1])
     assert model.gamma_ == 1.0
+
+
+@pytest.mark.parametrize("container", [np.asarray, scipy.sparse.csr_array, pd.DataFrame])
+@pytest.mark.parametrize("estimator", [TopKClassifier("softmax"), MultilabelClassifier()])
+def test_kernel_models_own_their_examples(estimator, container):
+    """What becomes of the caller's X after training is the caller's business."""
+    data = container(X.copy())
+    model = clone(estimator).set_params(kernel="rbf", C=0.1, random_state=0).fit(data, Y)
+    before = model.decision_function(X)
+    if container is pd.DataFrame:
+        data.iloc[:, :] = 7.0
+    else:
+        (data.data if scipy.sparse.issparse(data) else data)[:] = 7.0
+    np.testing.assert_array_equal(model.decision_function(X), before)
+
+
+def test_a_precomputed_kernel_keeps_no_examples():
+    model = TopKClassifier("softmax", kernel="precomputed", random_state=0).fit(X @ X.T, Y)
+    assert not hasattr(model, "X_fit_")
+    assert max(np.size(v) for v in vars(model).values() if isinstance(v, np.ndarray)) < 150
+
+
+@pytest.mark.parametrize(
+    ("params", "promise"),
+    [
+        ({"kernel": "linear"}, False),
+        ({"kernel": "rbf"}, "psd"),
+        ({"kernel": "rbf", "gamma": 0.0}, "psd"),
+        ({"kernel": "poly"}, "psd"),
+        ({"kernel": "poly", "coef0": 0.0}, "psd"),
+        ({"kernel": "poly", "coef0": -1e-9, "degree": 2}, True),
+        ({"kernel": "sigmoid", "gamma": 0.01, "coef0": 0.0}, True),
+        ({"kernel": "precomputed"}, True),
+        ({"kernel": lambda A, B: A @ B.T}, True),
+    ],
+)
+def test_what_theory_promises_of_kernels(monkeypatch, params, promise):
+    """Only kernels that cannot be indefinite are spared the check."""
+    asked = []
+
+    def solve(*args, kernel, **options):
+        asked.append(kernel)
+        return topkopt.solve(*args, kernel=bool(kernel) and "psd", **options)
+
+    monkeypatch.setattr("topkopt._classifier.solve", solve)
+    data = X @ X.T if params["kernel"] == "precomputed" else X
+    TopKClassifier("softmax", tol=0.1, **params).fit(data, Y)
+    assert asked == [promise]
 
 
 def test_sigmoid_kernel_that_is_not_positive_raises():
@@ -456,7 +627,14 @@ def test_label_weight_of_one_label_per_example(loss, class_weight):
 def test_label_weight_is_a_sample_weight(kernel, container, sample_weight):
     data = rbf_kernel(XM, gamma=0.1) if kernel == "precomputed" else XM
     model = MultilabelClassifier(
-        smoothing=1.0, C=0.1, kernel=kernel, threshold=0.0, max_epochs=30, tol=0.05, random_state=0
+        smoothing=1.0,
+        C=0.1,
+        kernel=kernel,
+        threshold=0.0,
+        max_epochs=30,
+        tol=0.05,
+        keep_dual=True,
+        random_state=0,
     )
     labels = YM * (np.arange(80) % 9 > 0)[:, None]  # some examples without any
     weight = mean_label_weight(labels) * (1.0 if sample_weight is None else sample_weight)
@@ -608,6 +786,66 @@ def test_warm_start_is_cold_where_the_dual_does_not_fit(change):
     np.testing.assert_array_equal(model.coef_, again.coef_)
 
 
+GRAM = rbf_kernel(X, gamma=0.5)
+
+
+@pytest.mark.parametrize(
+    ("data", "others", "params", "changed"),
+    [
+        (X, X[:, ::-1], {}, {}),  # of the same norms
+        (X, -X, {}, {}),
+        (X, X[:, :3], {}, {}),
+        (X, X.astype(np.float32), {}, {}),
+        (scipy.sparse.csr_array(X), scipy.sparse.csr_array(2 * X), {}, {}),
+        (GRAM, GRAM**2, {"kernel": "precomputed"}, {}),
+        (X, X, {"kernel": "rbf"}, {"kernel": "poly"}),
+        (X, X, {"kernel": "rbf", "gamma": 1.0}, {"gamma": 2.0}),
+        (X, X, {"kernel": "poly"}, {"degree": 2}),
+        (X, X, {"kernel": "poly"}, {"coef0": 2.0}),
+        (X, X, {"kernel": "linear"}, {"kernel": "rbf"}),
+        (X, X, {"kernel": lambda A, B: A @ B.T}, {"kernel": lambda A, B: 2 * A @ B.T}),
+        (X, X, {}, {"fit_intercept": False}),
+        (X, X, {}, {"intercept_scaling": 2.0}),
+    ],
+)
+def test_warm_start_with_other_features_starts_afresh(data, others, params, changed):
+    model = TopKClassifier("softmax", warm_start=True, random_state=0, **params).fit(data, Y)
+    model.set_params(**changed).fit(others, Y)
+    afresh = clone(model).fit(others, Y)
+    assert model.history_["gap"][0] == afresh.history_["gap"][0] == 1.0
+    np.testing.assert_array_equal(model.dual_coef_, afresh.dual_coef_)
+
+
+@pytest.mark.parametrize(
+    ("data", "params"),
+    [
+        (X, {}),
+        (np.asfortranarray(X), {}),
+        (X.tolist(), {}),
+        (scipy.sparse.csr_array(X), {}),
+        (X, {"kernel": "rbf"}),
+        (X, {"kernel": rbf_kernel}),
+        (GRAM, {"kernel": "precomputed"}),
+    ],
+)
+def test_warm_start_goes_on_with_the_same_features(data, params):
+    model = TopKClassifier("hinge", C=0.1, warm_start=True, random_state=0, **params).fit(data, Y)
+    copy = pickle.loads(pickle.dumps(model))
+    assert model.set_params(C=0.12).fit(data, Y).history_["gap"][0] < 0.5
+    assert copy.set_params(C=0.12).fit(data, Y).n_iter_ == model.n_iter_
+
+
+def test_warm_start_keeps_what_it_needs_and_no_features():
+    model = TopKClassifier("softmax", warm_start=True, random_state=0).fit(X, Y)
+    assert model.solution_.dual.shape == (150, 3)
+    arrays = [value for value in vars(model).values() if isinstance(value, np.ndarray)]
+    assert max(map(len, arrays)) < 150
+    # A fit that did not ask to be gone on with is not.
+    cold = TopKClassifier("softmax", keep_dual=True, random_state=0).fit(X, Y)
+    assert cold.set_params(warm_start=True).fit(X, Y).history_["gap"][0] == 1.0
+    assert cold.fit(X, Y).n_iter_ == 0
+
+
 def test_warm_start_of_multilabel():
     model = MultilabelClassifier(C=0.1, threshold=0.0, warm_start=True, random_state=0).fit(XM, YM)
     first = model.n_iter_
@@ -620,6 +858,57 @@ def test_warm_start_of_multilabel():
 def test_same_seed_same_coef(estimator):
     fits = [clone(estimator).set_params(random_state=3).fit(X, Y) for _ in range(2)]
     np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
+
+
+# What is kept --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize(
+    "estimator",
+    [TopKClassifier("softmax"), TopKClassifierCV([0.1], cv=2), MultilabelClassifier(smoothing=1.0)],
+)
+def test_the_dual_is_kept_if_asked_for(estimator, keep):
+    model = clone(estimator).set_params(keep_dual=keep, random_state=0).fit(X, Y)
+    assert hasattr(model, "dual_coef_") == keep
+    assert (model.solution_.dual is not None) == keep
+    assert f"{Y.size} examples" in model.solution_.report()
+    if keep:
+        np.testing.assert_allclose(model.dual_coef_ @ X, model.coef_, atol=1e-10)
+    else:
+        with raises(AttributeError, type(model).__name__, "keep_dual=True"):
+            _ = model.dual_coef_
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.decision_function(X), model.decision_function(X))
+    assert hasattr(again, "dual_coef_") == keep
+
+
+def test_the_size_of_a_pickled_model():
+    """A linear model is as large as its weights, not as its data times its classes."""
+    rng = np.random.default_rng(0)
+    data, labels = rng.standard_normal((2000, 4)), rng.integers(0, 50, 2000)
+    options = {"tol": 0.1, "random_state": 0}
+    model = TopKClassifier("softmax", **options).fit(data, labels)
+    small = sum(v.nbytes for v in model.history_.values()) + model.solution_.cost.nbytes
+    size = len(pickle.dumps(model))
+    assert size < 3 * model.coef_.nbytes + small + 3000
+    dual = data.shape[0] * 50 * 8
+    assert size < dual / 20
+    kept = len(pickle.dumps(clone(model).set_params(keep_dual=True).fit(data, labels)))
+    kernel = clone(model).set_params(kernel="rbf").fit(data[:500], labels[:500])
+    assert dual < kept < 1.1 * dual  # once
+    assert dual / 4 < len(pickle.dumps(kernel)) < 1.3 * dual / 4
+    assert np.shares_memory(kernel.dual_coef_, kernel.solution_.dual)
+
+
+def test_the_scale_of_the_objective():
+    model = TopKClassifier("softmax", C=0.3, fit_intercept=False, tol=1e-9, random_state=0)
+    model.fit(X, Y)
+    scores = X @ model.coef_.T
+    loss = -np.log(softmax(scores, axis=1)[np.arange(150), Y]).sum()
+    objective = 0.5 * (model.coef_**2).sum() + 0.3 * loss
+    assert model.solution_.objective == pytest.approx(objective)
+    assert model.history_["primal"][-1] * 0.3 * 150 == pytest.approx(objective)
 
 
 # Tools of scikit-learn -----------------------------------------------------------------------
@@ -680,6 +969,7 @@ def test_cv_finds_what_a_loop_finds():
 def test_cv_in_parallel_is_the_same(kernel):
     data = rbf_kernel(X) if kernel == "precomputed" else X
     model = TopKClassifierCV([0.1, 1.0], cv=3, kernel=kernel, smoothing=1.0, random_state=0)
+    model.set_params(keep_dual=True)
     alone = clone(model).fit(data, Y)
     together = clone(model).set_params(n_jobs=2).fit(data, Y)
     np.testing.assert_array_equal(alone.cv_accuracy_, together.cv_accuracy_)
@@ -690,6 +980,508 @@ def test_cv_of_a_fold_without_a_class():
     folds = [(np.flatnonzero(Y != 1), np.flatnonzero(Y == 1)), (np.arange(150), np.arange(150))]
     model = TopKClassifierCV([0.1], cv=folds, loss="softmax", random_state=0).fit(X, Y)
     np.testing.assert_array_equal(model.cv_accuracy_[0, 0, 0], [0.0, 0.0, 1.0])
+
+
+def test_classes_that_a_fold_lacks_tie_at_the_end():
+    """Of two unseen classes a third guess names one, which is the right one half the time."""
+    labels = np.repeat(np.arange(4), 10)
+    data = np.random.default_rng(0).standard_normal((40, 2))
+    folds = [(np.arange(20), np.arange(20, 40))]
+    search = TopKClassifierCV([0.1], cv=folds, loss="softmax", random_state=0).fit(data, labels)
+    np.testing.assert_allclose(search.cv_accuracy_[0, 0, 0], [0.0, 0.0, 0.5, 1.0])
+    finite = make_scorer(log_loss, response_method="predict_proba", labels=range(4))
+    for scoring in ("accuracy", "f1_micro", finite):
+        scored = clone(search).set_params(scoring=scoring).fit(data, labels)
+        assert scored.best_score_ > 30 if scoring is finite else scored.best_score_ == 0.0
+
+
+CONSTANT = np.zeros((150, 2))
+
+
+@pytest.mark.parametrize("kernel", ["linear", "precomputed"])
+@pytest.mark.parametrize("m", [2, 3, 5])
+def test_constant_scores_are_a_guess_everywhere(m, kernel):
+    """The same k/m by the score, by cross-validation, by the curves and by their display."""
+    labels = np.sort(np.arange(150) % m)
+    data = np.zeros((150, 150)) if kernel == "precomputed" else CONSTANT
+    options = {"fit_intercept": False, "kernel": kernel, "random_state": 0}
+    model = TopKClassifier(**options).fit(data, labels)
+    assert np.ptp(model.decision_function(data)) == 0
+    expected = np.arange(1, m + 1) / m
+    assert model.score(data, labels) == pytest.approx(1 / m)
+    single = MultilabelClassifier(**options).fit(data, labels)
+    assert single.score(data, labels) == pytest.approx(1 / m)
+    np.testing.assert_allclose(cross_val_score(model, data, labels, cv=3), 1 / m)
+    search = TopKClassifierCV([0.1, 1.0], cv=3, **options).fit(data, labels)
+    assert search.best_score_ == pytest.approx(1 / m)
+    np.testing.assert_allclose(search.cv_accuracy_, np.broadcast_to(expected, (3, 2, 1, m)))
+    assert search.set_params(scoring="top2").score(data, labels) == pytest.approx(2 / m)
+    scores = model.decision_function(data)
+    np.testing.assert_allclose(topk_accuracy_curve(labels, scores), expected)
+    display = TopKAccuracyDisplay.from_estimator(model, data, labels)
+    np.testing.assert_allclose(display.accuracy, expected)
+    plt.close("all")
+
+
+def test_best_score_is_what_cross_val_score_finds():
+    data, labels = load_digits(return_X_y=True)
+    data, labels = data[:300] / 16, labels[:300]
+    # So small a C that the scores of untrained classes are equal, and ties decide.
+    for C in (1e-30, 0.01):
+        model = TopKClassifier("hinge", C=C, tol=1e-6, random_state=0)
+        search = TopKClassifierCV([C], loss="hinge", tol=1e-6, random_state=0).fit(data, labels)
+        expected = cross_val_score(model, data, labels, cv=5).mean()
+        assert search.best_score_ == pytest.approx(expected, abs=0.01)
+
+
+def test_score_of_classes_that_training_lacked():
+    model = TopKClassifier("softmax", random_state=0).fit(X[Y > 0], NAMES[Y > 0])
+    seen = model.score(X[Y > 0], NAMES[Y > 0])
+    assert model.score(X, NAMES) == pytest.approx(seen * 2 / 3)
+    assert model.score(X[:50], NAMES[:50]) == 0.0
+    weight = np.where(Y > 0, 2.0, 1.0)
+    assert model.score(X, NAMES, weight) == pytest.approx(seen * 4 / 5)
+    with raises(ValueError, "y must hold classes like those", "'versicolor'", "got 0"):
+        model.score(X, Y)
+    with raises(ValueError, "y must have one entry per row of X (150), got 3"):
+        model.score(X, NAMES[:3])
+
+
+# Scorers, groups, metadata --------------------------------------------------------------------
+
+GROUPS = np.arange(150) % 5
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf", "precomputed"])
+@pytest.mark.parametrize(
+    ("scoring", "binary"),
+    [
+        ("accuracy", False),
+        ("neg_log_loss", False),
+        ("f1_macro", False),
+        ("roc_auc_ovr", False),
+        ("roc_auc", True),
+        (make_scorer(topkopt.metrics.topk_accuracy, response_method="decision_function"), False),
+        (lambda model, X, y: float(np.mean(model.predict(X) == y)), False),
+    ],
+)
+def test_any_scorer(scoring, binary, kernel):
+    """What a scorer says in the search is what it says in scikit-learn's cross-validation."""
+    rows = Y > 0 if binary else Y >= 0
+    data, names = X[rows], NAMES[rows]
+    if kernel == "precomputed":
+        data = data @ data.T
+    folds = list(StratifiedKFold(3, shuffle=True, random_state=0).split(data, names))
+    options = {"kernel": kernel, "gamma": 0.3, "tol": 1e-8, "max_epochs": 5000, "random_state": 0}
+    search = TopKClassifierCV([0.01, 1.0], loss="softmax", scoring=scoring, cv=folds, **options)
+    search.fit(data, names)
+    assert search.cv_score_.shape == (3, 2, 1)
+    assert search.cv_accuracy_.shape == (3, 2, 1, 2 if binary else 3)
+    for row, C in enumerate(search.Cs_):
+        model = TopKClassifier("softmax", C=C, **options)
+        expected = cross_val_score(model, data, names, cv=folds, scoring=scoring)
+        np.testing.assert_allclose(search.cv_score_[:, row, 0], expected, atol=1e-3)
+    np.testing.assert_array_equal(search.scores_, search.cv_score_.mean(axis=0))
+    assert search.best_score_ == search.scores_.max()
+    scorer = check_scoring(search, scoring)
+    assert search.score(data, names) == scorer(search, data, names)
+
+
+def test_scorers_get_the_weights_they_take():
+    weight = 1.0 + np.arange(150) % 3
+    seen = []
+
+    def weighted(model, X, y, sample_weight=None):
+        seen.append(sample_weight)
+        return 0.5
+
+    folds = list(KFold(3).split(X))
+    folds = [(np.sort(train), test) for train, test in folds]
+    options = {"loss": "softmax", "cv": KFold(3, shuffle=True, random_state=0), "random_state": 0}
+    TopKClassifierCV([0.1], scoring=weighted, **options).fit(X, Y, weight)
+    tests = [test for _, test in options["cv"].split(X)]
+    for found, test in zip(seen, tests, strict=True):
+        np.testing.assert_array_equal(found, weight[test])
+    by_name = TopKClassifierCV([0.1], scoring="accuracy", **options).fit(X, Y, weight)
+    np.testing.assert_allclose(by_name.cv_score_, by_name.cv_accuracy_[..., 0])
+    plain = TopKClassifierCV([0.1], scoring=lambda model, X, y: 0.5, **options).fit(X, Y, weight)
+    assert plain.best_score_ == 0.5
+    assert by_name.score(X, Y, weight) == pytest.approx(
+        accuracy_score(Y, by_name.predict(X), sample_weight=weight)
+    )
+
+
+@pytest.mark.parametrize("cv", [GroupKFold(5), LeaveOneGroupOut()])
+def test_groups(cv):
+    search = TopKClassifierCV([0.1], loss="softmax", cv=cv, random_state=0)
+    expected = list(cv.split(X, Y, GROUPS))
+    given = clone(search).set_params(cv=expected).fit(X, Y)
+    np.testing.assert_array_equal(search.fit(X, Y, groups=GROUPS).cv_accuracy_, given.cv_accuracy_)
+    thresholds = MultilabelClassifier(smoothing=1.0, C=0.1, cv=cv, random_state=0)
+    groups = GROUPS[:80]
+    expected = list(cv.split(XM, YM, groups))
+    given = clone(thresholds).set_params(cv=expected).fit(XM, YM)
+    assert thresholds.fit(XM, YM, groups=groups).threshold_ == given.threshold_
+
+
+@pytest.mark.parametrize(
+    ("model", "data"),
+    [
+        (TopKClassifierCV([0.1], cv=GroupKFold(3)), (X, Y)),
+        (MultilabelClassifier(smoothing=1.0, cv=GroupKFold(3)), (X, np.eye(3, dtype=int)[Y])),
+    ],
+)
+def test_groups_that_do_not_fit(model, data):
+    with raises(ValueError, "groups must have one entry per example (150), got shape (3,)"):
+        model.fit(*data, groups=[0, 1, 2])
+    with raises(ValueError, "cv must be", "GroupKFold", "groups"):
+        model.fit(*data)
+    with raises(TypeError, "fit must get X, y, sample_weight and groups", "colour", "routing"):
+        model.fit(*data, colour=GROUPS)
+
+
+@pytest.fixture
+def routing():
+    with sklearn.config_context(enable_metadata_routing=True):
+        yield
+
+
+@pytest.mark.usefixtures("routing")
+def test_metadata_is_routed():
+    seen = []
+
+    def bonus(y_true, y_pred, sample_weight=None, bonus=None):
+        seen.append((sample_weight, bonus))
+        return 0.5
+
+    weight, extra = 1.0 + np.arange(150) % 3, np.arange(150)
+    scorer = make_scorer(bonus).set_score_request(sample_weight=False, bonus=True)
+    cv = GroupKFold(3)
+    search = TopKClassifierCV([0.1], loss="softmax", cv=cv, scoring=scorer, random_state=0)
+    search.fit(X, Y, sample_weight=weight, groups=GROUPS, bonus=extra)
+    for (no_weight, found), (_, test) in zip(seen, cv.split(X, Y, GROUPS), strict=True):
+        assert no_weight is None
+        np.testing.assert_array_equal(found, test)
+    assert not np.array_equal(search.solution_.cost, np.full(150, search.C_))
+    scorer = make_scorer(bonus).set_score_request(sample_weight=True)
+    search.set_params(scoring=scorer).fit(X, Y, sample_weight=weight, groups=GROUPS)
+    np.testing.assert_array_equal(seen[-1][0], weight[test])
+    assert search.score(X, Y, weight) == 0.5
+    np.testing.assert_array_equal(seen[-1][0], weight)
+
+
+@pytest.mark.usefixtures("routing")
+def test_metadata_nobody_asked_for():
+    weight = np.ones(150)
+    search = TopKClassifierCV([0.1], loss="softmax", cv=3)
+    assert search.fit(X, Y, weight).best_score_ > 0.5  # accuracies have the weights anyway
+    with raises(TypeError, "TopKClassifierCV", "fit", "groups"):
+        search.fit(X, Y, groups=GROUPS)
+    search.set_params(scoring="accuracy")
+    with raises(ValueError, "sample_weight", "set_score_request"):
+        search.fit(X, Y, weight)
+    labels = np.eye(3, dtype=int)[Y]
+    with raises(TypeError, "MultilabelClassifier", "fit", "colour"):
+        MultilabelClassifier(smoothing=1.0, cv=3).fit(X, labels, colour=weight)
+
+
+@pytest.mark.usefixtures("routing")
+def test_metadata_through_other_tools():
+    search = TopKClassifierCV([0.1], loss="softmax", cv=GroupKFold(3), random_state=0)
+    asking = clone(search).set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+    assert clone(asking).get_metadata_routing().consumes("fit", ["sample_weight", "groups"]) == {
+        "sample_weight",
+        "groups",
+    }
+    groups, both = {"groups": GROUPS}, {"groups": GROUPS, "sample_weight": 1.0 + GROUPS % 2}
+    pipeline = make_pipeline(StandardScaler(), search)
+    for model, params in ((search, groups), (pipeline, groups), (asking, both)):
+        found = cross_validate(model, X, Y, params=params, cv=GroupKFold(5))["test_score"]
+        assert found.min() > 0.7
+
+
+# Progress -------------------------------------------------------------------------------------
+
+
+def test_progress_of_a_search(capsys):
+    options = {"loss": "topk_entropy", "cv": 2, "random_state": 0}
+    TopKClassifierCV([0.1, 1.0], [1, 2], verbose=2, **options).fit(X, Y)
+    lines = capsys.readouterr().out.splitlines()
+    places = list(dict.fromkeys(line.partition("  epoch")[0] for line in lines))
+    assert places[:-1] == [
+        f"fold {fold}/2  k = {k}  C = {C}" for fold in (1, 2) for k in (1, 2) for C in ("0.1", "1")
+    ]
+    assert re.fullmatch("all examples  k = [12]  C = (0.1|1)", places[-1])
+    assert all("gap" in line for line in lines)
+    TopKClassifierCV([0.1], verbose=1, **options).fit(X, Y)
+    out = capsys.readouterr()
+    assert out.out == out.err == ""  # there is no terminal
+
+
+def test_progress_on_a_terminal(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    TopKClassifierCV([0.1, 1.0], cv=2, loss="softmax", verbose=1, random_state=0).fit(X, Y)
+    said = capsys.readouterr().err
+    for place in ("fold 1/2  k = 1  C = 0.1", "fold 2/2  k = 1  C = 1", "all examples"):
+        assert f"\r{place}" in said
+    assert said.endswith("\n")
+
+
+def test_progress_of_a_loss_that_is_not_convex(capsys):
+    """Its path has two trainings for each C: the softmax ones, then its own."""
+    TopKClassifierCV(
+        [0.1, 1.0], loss="truncated_topk_entropy", cv=2, verbose=2, random_state=0
+    ).fit(X, Y)
+    lines = capsys.readouterr().out.splitlines()
+    begun = [line.partition("  epoch")[0] for line in lines if "epoch 0" in line]
+    fold = [f"fold 1/2  k = 1  C = {C}" for C in ("0.1", "1")]
+    assert begun[:4] == [*fold, *fold]
+
+
+def test_progress_in_the_log(caplog):
+    caplog.set_level(logging.INFO, "topkopt")
+    TopKClassifierCV([0.1], cv=2, loss="softmax", random_state=0).fit(X, Y)
+    assert "fold 2/2  k = 1  C = 0.1" in caplog.messages
+
+
+# Interrupts -----------------------------------------------------------------------------------
+
+
+class Interrupt(logging.Handler):
+    """Interrupts a training at its second certificate, as Ctrl-C does, and counts trainings."""
+
+    def __init__(self, training):
+        super().__init__()
+        self.training, self.begun, self.raised = training, 0, 0
+
+    def emit(self, record):
+        said = re.search(r"\b(?:epoch|iteration) (\d+)\b", record.getMessage())
+        epoch = said and int(said[1])
+        self.begun += epoch == 0
+        if self.begun == self.training and epoch == 1:
+            self.raised += 1
+            raise KeyboardInterrupt
+
+
+@pytest.fixture
+def interrupt():
+    logger = logging.getLogger("topkopt")
+    added, level = [], logger.level
+
+    def arm(training):
+        added.append(Interrupt(training))
+        logger.addHandler(added[-1])
+        logger.setLevel(logging.INFO)
+        return added[-1]
+
+    yield arm
+    for handler in added:
+        logger.removeHandler(handler)
+    logger.setLevel(level)
+
+
+INTERRUPTED = [
+    (TopKClassifier("softmax"), (X, Y), 1),
+    (TopKClassifier("softmax", kernel="rbf"), (X, Y), 1),
+    (TopKClassifier("softmax", kernel="precomputed"), (GRAM, Y), 1),
+    (TopKClassifier("truncated_topk_entropy", k=2), (X, Y), 1),
+    (TopKClassifierCV([0.1, 1.0], cv=3, loss="softmax"), (X, Y), 1),
+    (TopKClassifierCV([0.1, 1.0], cv=3, loss="softmax"), (X, Y), 2),
+    (TopKClassifierCV([0.1, 1.0], cv=3, loss="softmax"), (X, Y), 7),  # on all examples
+    (MultilabelClassifier(smoothing=1.0, C=0.1, cv=3), (XM, YM), 2),
+    (MultilabelClassifier(smoothing=1.0, C=0.1, cv=3), (XM, YM), 4),
+]
+
+
+@pytest.mark.parametrize(("model", "data", "training"), INTERRUPTED)
+def test_one_interrupt_ends_a_fit(interrupt, model, data, training):
+    """No training begins after it, and nothing of the fit is left behind."""
+    fresh, fitted = clone(model), clone(model).fit(*data)
+    before, scores = vars(fitted).copy(), fitted.decision_function(data[0])
+    for estimator in (fresh, fitted):
+        handler = interrupt(training)
+        with pytest.raises(KeyboardInterrupt):
+            estimator.fit(*data)
+        assert (handler.begun, handler.raised) == (training, 1)
+        logging.getLogger("topkopt").removeHandler(handler)
+    assert vars(fresh).keys() == vars(clone(model)).keys()
+    with pytest.raises(NotFittedError):
+        fresh.predict(data[0])
+    assert vars(fitted).keys() == before.keys()
+    assert all(vars(fitted)[name] is value for name, value in before.items())
+    np.testing.assert_array_equal(fitted.decision_function(data[0]), scores)
+
+
+def test_one_interrupt_ends_a_path(interrupt):
+    handler = interrupt(2)
+    with pytest.raises(KeyboardInterrupt):
+        topkopt.path(X, Y, "softmax", Cs=[0.1, 1.0, 10.0])
+    assert (handler.begun, handler.raised) == (2, 1)
+
+
+def interrupted_scorer(model, X, y):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_an_interrupt_in_a_worker_ends_the_search(n_jobs):
+    search = TopKClassifierCV([0.1], cv=3, scoring=interrupted_scorer, n_jobs=n_jobs)
+    with pytest.raises(KeyboardInterrupt):
+        search.fit(X, Y)
+    assert not hasattr(search, "classes_")
+
+
+def test_a_fit_that_fails_changes_nothing():
+    model = TopKClassifier("softmax", random_state=0).fit(X, NAMES)
+    before = model.decision_function(X)
+    with raises(ValueError, "C must be"):
+        model.set_params(C=-1.0).fit(X[:100, :2], Y[:100])
+    np.testing.assert_array_equal(model.decision_function(X), before)
+    assert model.classes_.tolist() == sorted(set(NAMES))
+
+
+# Callbacks of scikit-learn --------------------------------------------------------------------
+
+
+class Recorder:
+    """Writes down what it is told, and may ask to stop."""
+
+    def __init__(self, stop_at=None):
+        self.stop_at, self.said, self.scores = stop_at, [], []
+
+    def setup(self, estimator, context):
+        self.said.append(("setup", type(estimator).__name__))
+
+    def teardown(self, estimator, context):
+        self.said.append(("teardown", type(estimator).__name__))
+
+    def on_fit_task_begin(self, estimator, context):
+        self.said.append(("begin", context.task_name))
+
+    def on_fit_task_end(self, estimator, context, *, X=None, y=None, fitted_estimator=None):
+        self.said.append(("end", context.task_name))
+        if hasattr(fitted_estimator, "score"):
+            self.scores.append(fitted_estimator.score(X, y))
+        return len(self.scores) == self.stop_at
+
+    def count(self, hook, task):
+        return self.said.count((hook, task))
+
+
+class PropagatedRecorder(Recorder):
+    max_propagation_depth = None
+
+
+@pytest.fixture
+def callbacks():
+    pytest.importorskip("sklearn.callback")
+
+
+@pytest.mark.usefixtures("callbacks")
+@pytest.mark.parametrize("kernel", ["linear", "rbf", "precomputed"])
+@pytest.mark.parametrize("loss", ["hinge", "truncated_topk_entropy"])
+def test_callbacks_see_epochs(loss, kernel):
+    recorder = Recorder()
+    data = GRAM if kernel == "precomputed" else X
+    model = TopKClassifier(loss, C=0.1, kernel=kernel, random_state=0).set_callbacks(recorder)
+    model.fit(data, NAMES)
+    plain = TopKClassifier(loss, C=0.1, kernel=kernel, random_state=0).fit(data, NAMES)
+    np.testing.assert_array_equal(model.decision_function(data), plain.decision_function(data))
+    assert recorder.said[0] == ("setup", "TopKClassifier")
+    assert recorder.said[1] == ("begin", "fit")
+    assert recorder.said[-2:] == [("end", "fit"), ("teardown", "TopKClassifier")]
+    assert recorder.count("begin", "epoch") == recorder.count("end", "epoch")
+    extra = recorder.count("end", "epoch") - model.n_iter_
+    assert extra in ((0, 1) if loss.startswith("truncated") else (0,))
+    assert len(recorder.scores) == model.n_iter_ + 1
+    assert recorder.scores[-1] == model.score(data, NAMES)
+
+
+@pytest.mark.usefixtures("callbacks")
+def test_a_callback_stops_the_training():
+    model = TopKClassifier("hinge", C=1.0, random_state=0).set_callbacks(Recorder(stop_at=3))
+    with pytest.warns(ConvergenceWarning, match="stopped"):
+        model.fit(X, Y)
+    assert model.n_iter_ == 3
+
+
+@pytest.mark.usefixtures("callbacks")
+def test_callbacks_see_searches():
+    recorder = Recorder()
+    search = TopKClassifierCV([0.1, 1.0], [1, 2], loss="topk_entropy", cv=3, random_state=0)
+    search.set_callbacks(recorder).fit(X, Y)
+    for fold in ("1/3", "2/3", "3/3"):
+        assert recorder.count("begin", f"fold {fold}") == recorder.count("end", f"fold {fold}") == 1
+        for k in (1, 2):
+            for C in ("0.1", "1"):
+                place = f"fold {fold}  k = {k}  C = {C}"
+                assert recorder.count("begin", place) == recorder.count("end", place) == 1
+    assert recorder.count("end", "epoch") == search.n_iter_
+    assert recorder.scores[-1] == search.score(X, Y)
+    assert recorder.said[-1] == ("teardown", "TopKClassifierCV")
+
+
+@pytest.mark.usefixtures("callbacks")
+@pytest.mark.parametrize("recorder", [Recorder, PropagatedRecorder])
+def test_callbacks_see_thresholds(recorder):
+    recorder = recorder()
+    model = MultilabelClassifier(smoothing=1.0, C=0.1, cv=3, random_state=0)
+    model.set_callbacks(recorder).fit(XM, YM)
+    assert recorder.count("setup", "MultilabelClassifier") == 1
+    assert recorder.count("teardown", "MultilabelClassifier") == 1
+    assert recorder.count("begin", "all examples") == recorder.count("end", "all examples") == 1
+    if isinstance(recorder, PropagatedRecorder):  # a fold is the fit of another classifier
+        assert recorder.count("begin", "fit") == recorder.count("end", "fit") == 4
+        assert recorder.count("end", "epoch") > model.n_iter_
+    else:
+        assert recorder.count("begin", "fold 2/3") == recorder.count("end", "fold 2/3") == 1
+        assert recorder.count("end", "epoch") == model.n_iter_
+    assert not hasattr(model, "_callback_fit_ctx")
+
+
+@pytest.mark.usefixtures("callbacks")
+def test_callbacks_through_other_tools():
+    recorder = PropagatedRecorder()
+    pipeline = make_pipeline(StandardScaler(), TopKClassifier("softmax", random_state=0))
+    search = GridSearchCV(pipeline, {"topkclassifier__C": [0.1, 1.0]}, cv=2)
+    search.set_callbacks(recorder).fit(X, Y)
+    assert (
+        recorder.count("setup", "GridSearchCV") == recorder.count("teardown", "GridSearchCV") == 1
+    )
+    assert recorder.count("end", "epoch") > 5
+
+
+@pytest.mark.usefixtures("callbacks")
+def test_callbacks_are_torn_down_after_an_interrupt(interrupt):
+    recorder = Recorder()
+    model = TopKClassifier("softmax").set_callbacks(recorder)
+    interrupt(1)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, Y)
+    assert recorder.said[-1] == ("teardown", "TopKClassifier")
+    assert vars(model).keys() - vars(TopKClassifier()).keys() == {"_skl_callbacks"}
+
+
+@pytest.mark.usefixtures("callbacks")
+def test_a_monitor_of_scikit_learn_with_workers():
+    from sklearn.callback import ScoringMonitor
+
+    monitor = ScoringMonitor(scoring="accuracy")
+    search = TopKClassifierCV([0.1, 1.0], cv=2, loss="softmax", n_jobs=2, random_state=0)
+    search.set_callbacks(monitor).fit(pd.DataFrame(X, columns=list("abcd")), NAMES)
+    log = monitor.get_logs().data
+    assert [row["accuracy"] for row in log][-1] > 0.9
+
+
+def test_scikit_learn_before_callbacks():
+    code = (
+        "import sys, sklearn.model_selection, sklearn.pipeline, sklearn.preprocessing\n"
+        "sys.modules['sklearn.callback'] = None\n"
+        "import topkopt\n"
+        "model = topkopt.TopKClassifierCV([0.1], cv=2).fit([[-1.0], [1.0]] * 9, [0, 1] * 9)\n"
+        "print(hasattr(model, 'set_callbacks'), model.best_score_)"
+    )
+    assert run_python(code) == "False 1.0"
 
 
 # Errors --------------------------------------------------------------------------------------
@@ -756,7 +1548,11 @@ def test_multilabel_parameters_out_of_range(params, fragments):
         ({"ks": [1, 3]}, ["k must be less than the number of classes (3), got 3"]),
         ({"ks": [1, 2], "loss": "softmax"}, ["ks must hold one value", "'softmax'"]),
         ({"scoring": "top5"}, ["scoring must be one of top1, ..., top3", "'top5'"]),
-        ({"scoring": "f1"}, ["scoring must be", "'f1'"]),
+        ({"scoring": "f1"}, ["scoring must suit the classes", "f1_score", "multiclass"]),
+        ({"scoring": "f2"}, ["scoring must be one of top1, ..., top3", "scikit-learn", "'f2'"]),
+        ({"scoring": accuracy_score}, ["scoring must be", "a function of a classifier"]),
+        ({"scoring": ["accuracy", "top1"]}, ["scoring must be", "['accuracy', 'top1']"]),
+        ({"scoring": lambda *_: np.nan}, ["what scoring returns must be a finite number", "nan"]),
         ({"scoring": None}, ["scoring must be", "None"]),
     ],
 )

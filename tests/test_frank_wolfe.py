@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse
 
 from topkopt import ConvergenceWarning, losses, reference, solve
-from topkopt._ascent import METHODS, make_ascent
 from topkopt._frank_wolfe import VertexExamples
+from topkopt.solvers.ascent import METHODS, make_ascent
 
 FAMILY = tuple(method for method in METHODS if method != "sdca")
 LINEAR_RATE = ("away_step", "pairwise")
@@ -127,7 +127,7 @@ def ascent_of(method, loss):
         return seen["ascent"]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("topkopt.solvers.make_ascent", spy)
+        patch.setattr("topkopt.solvers.training.make_ascent", spy)
         train(X, y, loss, C=2.0, method=method, max_epochs=1, tol=0.0)
     assert isinstance(seen["ascent"].examples, VertexExamples)
     return seen["ascent"], y
@@ -262,8 +262,12 @@ def test_interrupt(method):
         if seen == [0, 1, 2, 3]:
             raise KeyboardInterrupt
 
-    with pytest.warns(ConvergenceWarning, match="stopped"):
-        solution = solve(X, y, losses.TopKHinge(2), method=method, tol=0.0, callback=interrupt)
+    options = {"method": method, "tol": 0.0, "callback": interrupt}
+    with pytest.raises(KeyboardInterrupt):
+        solve(X, y, losses.TopKHinge(2), **options)
+    seen.clear()
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        solution = solve(X, y, losses.TopKHinge(2), on_interrupt="return", **options)
     assert solution.n_epochs == 3
     np.testing.assert_allclose(solution.coef, X.T @ solution.dual, atol=1e-12)
 

@@ -1,6 +1,7 @@
 """The metrics: by hand, against scikit-learn's, ties, weights, and errors."""
 
 import re
+from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
@@ -58,10 +59,86 @@ def test_topk_accuracy_without_ties_is_scikit_learns(k):
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5])
-def test_ties_count_as_correct(k):
+def test_the_error_of_the_papers_is_optimistic(k):
     kth = -np.sort(-TIED, axis=1)[:, k - 1]
-    expected = (kth > TIED[np.arange(60), LABELS]).mean()  # the definition of the papers
-    assert topk_error(LABELS, TIED, k) == pytest.approx(expected)
+    expected = (kth > TIED[np.arange(60), LABELS]).mean()
+    assert topk_error(LABELS, TIED, k, ties="optimistic") == pytest.approx(expected)
+
+
+def every_order(scores):
+    """Yield what the scores may mean: the classes in every order that does not contradict them."""
+    for order in permutations(range(len(scores))):
+        if all(scores[i] >= scores[j] for i, j in pairwise(order)):
+            yield -np.argsort(order).astype(float)
+
+
+TIES = {"average": np.mean, "optimistic": np.max, "pessimistic": np.min}
+ties = pytest.mark.parametrize("ties", TIES)
+
+
+@ties
+@pytest.mark.parametrize("k", [1, 2, 4, 5])
+def test_ties_by_enumeration(ties, k):
+    """A tie is worth what its orders are worth: on average, at best, at worst."""
+    rows = TIED[:12].copy()
+    rows[0] = 0.0
+    rows[1, [0, 3]] = -np.inf
+    for row, label, relevant in zip(rows, LABELS, RELEVANT, strict=False):
+        orders = list(every_order(row))
+        assert topk_accuracy([label], [row], k, ties=ties) == pytest.approx(
+            TIES[ties]([topk_accuracy([label], [order], k) for order in orders])
+        )
+        if not relevant.any():
+            continue
+        for metric in (recall_at_k, precision_at_k):
+            expected = TIES[ties]([metric([relevant], [order], k) for order in orders])
+            assert metric([relevant], [row], k, ties=ties) == pytest.approx(expected)
+        worst_is_most = {"optimistic": "pessimistic", "pessimistic": "optimistic"}.get(ties, ties)
+        expected = TIES[worst_is_most]([rank_loss([relevant], [order]) for order in orders])
+        assert rank_loss([relevant], [row], ties=ties) == pytest.approx(expected)
+
+
+def test_constant_scores_are_a_guess():
+    constant = np.zeros((60, 5))
+    np.testing.assert_allclose(topk_accuracy_curve(LABELS, constant), np.arange(1, 6) / 5)
+    assert topk_error(LABELS, constant, 2) == pytest.approx(0.6)
+    assert topk_accuracy([0, 1, 1], [0.0, 0.0, 0.0]) == 0.5  # a decision function of two classes
+    some = RELEVANT[(RELEVANT.sum(axis=1) > 0) & (RELEVANT.sum(axis=1) < 5)]
+    assert recall_at_k(some, constant[: len(some)], 2) == pytest.approx(0.4)
+    assert precision_at_k(some, constant[: len(some)], 2) == pytest.approx(some.mean())
+    assert rank_loss(some, constant[: len(some)]) == 0.5
+    share = RELEVANT.mean(axis=0).mean()
+    assert mean_average_precision(RELEVANT, constant) == pytest.approx(share)
+
+
+def test_an_accuracy_is_never_above_1():
+    rng = np.random.default_rng(0)
+    for n in range(1, 60):
+        curve = topk_accuracy_curve(
+            rng.integers(0, 3, n), rng.normal(size=(n, 3)), sample_weight=rng.uniform(size=n)
+        )
+        assert curve.max() <= 1.0
+
+
+def test_equally_good_scores_have_equal_accuracies():
+    """Not only up to rounding: the best of several models is found by comparing them."""
+    rng = np.random.default_rng(0)
+    weight = rng.uniform(size=60)
+    own = np.arange(5) == LABELS[:, None]
+    curves = [
+        topk_accuracy_curve(LABELS, scores + 10.0 * own, sample_weight=weight)
+        for scores in (SCORES, rng.permuted(SCORES, axis=1))
+    ]
+    np.testing.assert_array_equal(*curves)
+
+
+@ties
+def test_without_ties_there_is_nothing_to_choose(ties):
+    np.testing.assert_array_equal(
+        topk_accuracy_curve(LABELS, SCORES, ties=ties), topk_accuracy_curve(LABELS, SCORES)
+    )
+    for metric in (recall_at_k, precision_at_k, rank_loss):
+        assert metric(RELEVANT, SCORES, ties=ties) == pytest.approx(metric(RELEVANT, SCORES))
 
 
 def test_permuting_classes_changes_nothing():
@@ -124,8 +201,9 @@ def test_rank_loss(scores):
     wrong = (pairs & (RELEVANT[:, :, None] == 1)).sum(axis=(1, 2))
     size = RELEVANT.sum(axis=1) * (1 - RELEVANT).sum(axis=1)
     expected = np.mean(wrong / np.maximum(size, 1))
-    assert rank_loss(RELEVANT, scores) == pytest.approx(expected)
-    assert rank_loss(RELEVANT, scores) == pytest.approx(label_ranking_loss(RELEVANT, scores))
+    found = rank_loss(RELEVANT, scores, ties="pessimistic")  # as in the papers
+    assert found == pytest.approx(expected)
+    assert found == pytest.approx(label_ranking_loss(RELEVANT, scores))
 
 
 @pytest.mark.parametrize("scores", [SCORES, TIED], ids=["distinct", "tied"])
@@ -279,6 +357,33 @@ def test_bad_weights(metric):
         found = "only zeros" if weight[0] == 0 else weight[0]
         with raises(ValueError, "sample_weight must be finite, non-negative", "got", found):
             metric(truth, SCORES, sample_weight=weight)
+
+
+@pytest.mark.parametrize("wrong", ["mean", None, True, ["average"], 0])
+def test_bad_ties(wrong):
+    for metric in (topk_accuracy, topk_error, topk_accuracy_curve):
+        with raises(ValueError, "ties must be one of average, optimistic, pessimistic", wrong):
+            metric(LABELS, SCORES, ties=wrong)
+    for metric in (recall_at_k, precision_at_k, rank_loss):
+        with raises(ValueError, "ties must be one of average, optimistic, pessimistic", wrong):
+            metric(RELEVANT, SCORES, ties=wrong)
+
+
+@multilabel
+def test_broken_sparse_labels(metric):
+    labels = scipy.sparse.csr_array(RELEVANT)
+    labels.indices[3] = 7
+    with raises(ValueError, "y_true must have indices from 0 to 4", "7"):
+        metric(labels, SCORES)
+
+
+def test_masked_arrays_are_refused():
+    for place, name in enumerate(["y_true", "y_score", "sample_weight"]):
+        for metric, truth in ((topk_accuracy, LABELS), (rank_loss, RELEVANT)):
+            data = [truth, SCORES, np.ones(60)]
+            data[place] = np.ma.masked_array(data[place], mask=np.asarray(data[place]) > 3)
+            with raises(ValueError, name, "masked"):
+                metric(*data[:2], sample_weight=data[2])
 
 
 def test_bad_thresholds():

@@ -6,7 +6,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib import pyplot as plt
-from scipy.sparse import csr_array
+from scipy.sparse import coo_array, csr_array
 from sklearn.datasets import load_iris, make_multilabel_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
@@ -121,6 +121,7 @@ SHARED = table(
     ({"random_state": 1.5}, ValueError, "random_state must be None, an integer", "1.5"),
     ({"verbose": "yes"}, TypeError, "verbose must be an integer, got 'yes'"),
     ({"verbose": None}, TypeError, "verbose must be an integer, got None"),
+    ({"keep_dual": 1}, TypeError, "keep_dual must be True or False, got 1"),
     ({"class_weight": "fair"}, ValueError, "class_weight must be a dict, 'balanced'", "'fair'"),
     ({"class_weight": [1, 2, 3]}, ValueError, "class_weight must be a dict", "[1, 2, 3]"),
     ({"class_weight": {9: 1.0}}, ValueError, "class_weight must name classes of y (0, 1", "got 9"),
@@ -229,7 +230,7 @@ def test_Cs(train, params, error, fragments):
         ({"scoring": "top99"}, ValueError, "scoring must be one of top1, ..., top3", "'top99'"),
         ({"scoring": "top01"}, ValueError, "scoring must be one of", "'top01'"),
         ({"scoring": "top٢"}, ValueError, "scoring must be one of", "'top٢'"),
-        ({"scoring": "accuracy"}, ValueError, "scoring must be one of", "'accuracy'"),
+        ({"scoring": "acuracy"}, ValueError, "scoring must be one of", "'acuracy'"),
         ({"n_jobs": "2"}, TypeError, "n_jobs must be None or an integer, got '2'"),
         ({"n_jobs": 1.5}, TypeError, "n_jobs must be None or an integer, got 1.5"),
         ({"n_jobs": 0}, ValueError, "n_jobs == 0"),
@@ -267,6 +268,19 @@ def test_folds_without_weight():
         MultilabelClassifier(C=0.1, smoothing=1.0, cv=2).fit(XM, YM, weight)
     with raises(ValueError, "cv must train each fold on an example of positive weight"):
         TopKClassifierCV([0.1], cv=2).fit(X, Y, np.arange(len(X)) == 0)
+
+
+def test_folds_that_nothing_scores():
+    """Weight to train on, but none to score with."""
+    first = np.arange(len(X)) < 75
+    folds = [(first, ~first), (~first, first)]
+    with raises(ValueError, "cv must score each fold on an example of positive weight", "fewer"):
+        TopKClassifierCV([0.1], cv=folds[:1]).fit(X, Y, first)
+    with raises(ValueError, "cv must score each fold on an example of positive weight"):
+        TopKClassifierCV([0.1], cv=folds[:1], scoring="accuracy").fit(X, Y, first)
+    half = np.arange(len(XM)) < 30
+    with raises(ValueError, "cv must hold out an example of positive weight", "sample_weight"):
+        MultilabelClassifier(C=0.1, smoothing=1.0, cv=[(half, ~half)]).fit(XM, YM, half)
 
 
 def test_folds_as_masks():
@@ -367,6 +381,68 @@ def test_data(estimator, data, error, fragments):
 def test_indicator_matrices(y, fragments):
     with raises(ValueError, *fragments):
         MultilabelClassifier().fit(XM, y)
+
+
+def masked(values):
+    return np.ma.masked_array(values, mask=np.arange(np.size(values)).reshape(np.shape(values)) < 3)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
+def test_masked_arrays(estimator, model):
+    """A mask would be dropped on the way, and what it hides be trained on."""
+    data = {"X": X, "y": Y, "sample_weight": np.ones(N)}
+    for name, values in data.items():
+        with raises(ValueError, f"{name} must", "masked"):
+            estimator.fit(**{**data, name: masked(values)})
+    for method in (model.predict, model.decision_function, model.predict_topk, model.predict_proba):
+        with raises(ValueError, "X must", "masked"):
+            method(masked(X))
+    for name, values in data.items():
+        with raises(ValueError, f"{name} must", "masked"):
+            model.score(**{**data, name: masked(values)})
+
+
+def test_masked_labels():
+    with raises(ValueError, "y must", "masked"):
+        MultilabelClassifier().fit(XM, masked(YM))
+    several = MultilabelClassifier(smoothing=1.0, threshold=0.0, C=0.1).fit(XM, YM)
+    with raises(ValueError, "y must", "masked"):
+        several.score(XM, masked(YM))
+    with raises(ValueError, "sample_weight must", "masked"):
+        several.score(XM, YM, masked(np.ones(60)))
+
+
+def broken(matrix):
+    matrix = csr_array(matrix)
+    matrix.indices = matrix.indices.copy()
+    matrix.indices[5] = 99
+    return matrix
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
+def test_broken_sparse_matrices(estimator, model):
+    """An index out of range would write where nothing is."""
+    for fit_on in (broken(X), broken(X).astype(np.float32)):
+        with raises(ValueError, "X must have indices from 0 to 3", "99"):
+            estimator.fit(fit_on, Y)
+    for method in (model.predict, model.decision_function, model.predict_topk):
+        with raises(ValueError, "X must have indices from 0 to 3", "99"):
+            method(broken(X))
+    with raises(ValueError, "y must have indices from 0 to 3", "99"):
+        MultilabelClassifier().fit(XM, broken(YM))
+    falling = csr_array(X)
+    falling.indptr = falling.indptr[::-1].copy()
+    with raises(ValueError, "X must have an indptr that grows"):
+        estimator.fit(falling, Y)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
+def test_one_dimensional_sparse_arrays(estimator, model):
+    row = coo_array(X[0])
+    with raises(ValueError, "X must be a matrix with one row per example", "(4,)", "reshape"):
+        estimator.fit(row, Y)
+    with raises(ValueError, "X must be a matrix with one row per example", "(4,)", "reshape"):
+        model.predict(row)
 
 
 def test_one_label_takes_no_indicator_matrix():

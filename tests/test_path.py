@@ -9,9 +9,9 @@ from sklearn.datasets import load_iris
 
 import topkopt
 from topkopt import losses
-from topkopt._circle import make_circle
-from topkopt._path import _FLAT, flat_loss
+from topkopt.datasets import make_circle
 from topkopt.metrics import topk_accuracy
+from topkopt.solvers.path import _FLAT, flat_loss
 
 IRIS = load_iris()
 X, Y = IRIS.data - IRIS.data.mean(axis=0), IRIS.target

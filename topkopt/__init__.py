@@ -4,9 +4,10 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from topkopt import losses, metrics, projections, prox, special
-from topkopt._path import Path, path
+from topkopt import datasets, losses, metrics, projections, prox, special
+from topkopt._scores import predict_topk
 from topkopt.solvers import ConvergenceWarning, Solution, solve
+from topkopt.solvers.path import Path, path
 
 if TYPE_CHECKING:
     from topkopt.estimators import MultilabelClassifier, TopKClassifier, TopKClassifierCV
@@ -20,9 +21,11 @@ __all__ = [
     "Solution",
     "TopKClassifier",
     "TopKClassifierCV",
+    "datasets",
     "losses",
     "metrics",
     "path",
+    "predict_topk",
     "projections",
     "prox",
     "solve",

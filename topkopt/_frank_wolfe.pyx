@@ -18,7 +18,8 @@ from libc.math cimport INFINITY
 from libc.stdint cimport int32_t
 from libc.string cimport memcmp
 
-from topkopt._losses cimport START, Loss
+from topkopt._interrupt cimport ENTRY_WORK, PULSE, look_for_interrupt
+from topkopt._losses cimport SIDE_BY_SIDE, START, Loss
 from topkopt._real cimport real
 from topkopt._sdca cimport Examples, Sums, add_rows
 from topkopt._select cimport rank_of
@@ -127,13 +128,14 @@ cdef inline double peak(double gain, double bend, double bound) noexcept nogil:
 def toward_vertices(VertexExamples examples, const real[:, ::1] s, const real[:, ::1] a,
                     real[:, ::1] d):
     """Fill d with the way from a to the best vertices; return its gain and smoothing's bend."""
-    cdef Py_ssize_t i, j, m = examples.n_classes
+    cdef Py_ssize_t i, j, m = examples.n_classes, left = PULSE
     cdef double gain = 0.0, bend = 0.0, cost
     cdef double* z = &examples.scratch[0]
     cdef double* v = z + m
     cdef double* way = v + m
     with nogil:
         for i in range(s.shape[0]):
+            look_for_interrupt(&left, m * ENTRY_WORK)
             cost = examples.cost[i]
             if cost == 0.0:
                 continue
@@ -312,7 +314,7 @@ cdef class ActiveSets:
         alone, but not beyond the end of it.
         """
         cdef VertexExamples examples = self.examples
-        cdef Py_ssize_t i, j, m = examples.n_classes
+        cdef Py_ssize_t i, j, m = examples.n_classes, left = PULSE
         cdef double* z = &examples.scratch[0]
         cdef double* v = z + m
         cdef double* best = v + m
@@ -320,6 +322,7 @@ cdef class ActiveSets:
         cdef double gain = 0.0, bend = 0.0, alone, cost, rate
         with nogil:
             for i in range(s.shape[0]):
+                look_for_interrupt(&left, m * ENTRY_WORK)
                 cost = examples.cost[i]
                 self.step[i] = 0.0
                 if cost == 0.0:
@@ -428,7 +431,12 @@ cdef class ActiveSets:
 
 def scores_sums(Examples examples, const real[:, ::1] s, const real[:, ::1] a):
     """Return (sum C_i L_i, sum C_i L_i*, <A, S>) from the scores s."""
+    cdef Py_ssize_t first = 0, size, n = s.shape[0], m = examples.n_classes, left = PULSE
     cdef Sums sums = Sums(0.0, 0.0, 0.0)
     with nogil:
-        add_rows(examples, 0, s.shape[0], &s[0, 0], &a[0, 0], &sums)
+        while first < n:
+            size = min(n - first, <Py_ssize_t>SIDE_BY_SIDE)
+            look_for_interrupt(&left, size * m * ENTRY_WORK)
+            add_rows(examples, first, size, &s[first, 0], &a[first, 0], &sums)
+            first += size
     return sums.losses, sums.conjugates, sums.inner

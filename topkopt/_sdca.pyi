@@ -37,6 +37,7 @@ def kernel_epoch(
     a: NDArray[_Real],
     order: NDArray[np.intp],
     block_size: int,
+    shift: NDArray[np.float64] | None = None,
 ) -> None: ...
 def sparse_epoch(
     examples: Examples,
@@ -53,6 +54,7 @@ def dense_sums(
     w: NDArray[_Real],
     a: NDArray[_Real],
     block_size: int,
+    shift: NDArray[np.float64] | None = None,
 ) -> tuple[float, float, float]: ...
 def sparse_sums(
     examples: Examples,

@@ -12,6 +12,7 @@ from libc.math cimport NAN
 from libc.stdint cimport int32_t, int64_t
 
 from topkopt._blas cimport gemm
+from topkopt._interrupt cimport ENTRY_WORK, PULSE, look_for_interrupt
 from topkopt._losses cimport SIDE_BY_SIDE, START, Labels, Loss
 from topkopt._real cimport real
 from topkopt._select cimport (axpy_row, combine_rows, replace_row, scaled_dot, spread_rows,
@@ -144,6 +145,7 @@ def dense_epoch(Examples examples, const real[:, :] x, real[:, ::1] w, real[:, :
                 const Py_ssize_t[::1] order, Py_ssize_t block_size):
     """Visit the rows of x in the given order; w and a are updated."""
     cdef Py_ssize_t n_features = x.shape[1], m = examples.n_classes, first, size, i
+    cdef Py_ssize_t row_work = m * (n_features + ENTRY_WORK), left = PULSE
     dtype = np.float32 if real is float else np.float64
     if n_features == 0:     # BLAS and addresses need a feature: one that is always 0
         n_features, x, w = 1, np.zeros((x.shape[0], 1), dtype), np.zeros((1, m), dtype)
@@ -160,6 +162,7 @@ def dense_epoch(Examples examples, const real[:, :] x, real[:, ::1] w, real[:, :
             changes[i].index = &index[i, 0]
         first = 0
         while first < order.shape[0]:
+            look_for_interrupt(&left, block_size * row_work)
             if block_size == 1:     # W is small enough to be read and written in every step
                 if first + AHEAD < order.shape[0]:
                     i = order[first + AHEAD]
@@ -196,9 +199,11 @@ def dense_epoch(Examples examples, const real[:, :] x, real[:, ::1] w, real[:, :
 
 
 def kernel_epoch(Examples examples, const real[:, :] k, real[:, ::1] a,
-                 const Py_ssize_t[::1] order, Py_ssize_t block_size):
-    """Visit the examples of the Gram matrix k in the given order; a is updated."""
+                 const Py_ssize_t[::1] order, Py_ssize_t block_size,
+               const double[::1] shift=None):
+    """Visit the examples of the Gram matrix k + diag(shift) in the given order; a is updated."""
     cdef Py_ssize_t n = k.shape[0], m = examples.n_classes, first, size, i, j
+    cdef Py_ssize_t row_work = m * (n + ENTRY_WORK), left = PULSE
     dtype = np.float32 if real is float else np.float64
     block_size = min(block_size, max(order.shape[0], 1))
     cdef real[:, ::1] kb = np.empty((block_size, n), dtype)
@@ -213,8 +218,11 @@ def kernel_epoch(Examples examples, const real[:, :] k, real[:, ::1] a,
         first = 0
         while first < order.shape[0]:
             size = min(block_size, order.shape[0] - first)
+            look_for_interrupt(&left, size * row_work)
             for i in range(size):
                 copy_row(k, order[first + i], &kb[i, 0])
+                if shift is not None:
+                    kb[i, order[first + i]] += <real>shift[order[first + i]]
                 for j in range(size):
                     gram[i * size + j] = kb[i, order[first + j]]
             # S = K_B @ A;  (steps)
@@ -239,7 +247,7 @@ def sparse_epoch(Examples examples, const real[::1] data, const integer[::1] ind
                  const integer[::1] indptr, real[:, ::1] w, real[:, ::1] a,
                  const Py_ssize_t[::1] order):
     """Visit the rows of a CSR matrix in the given order, one by one; w and a are updated."""
-    cdef Py_ssize_t m = examples.n_classes, i, j, row
+    cdef Py_ssize_t m = examples.n_classes, i, j, row, left = PULSE
     dtype = np.float32 if real is float else np.float64
     cdef real[::1] s = np.empty(m, dtype)
     cdef real[::1] d = np.empty(m, dtype)
@@ -249,6 +257,7 @@ def sparse_epoch(Examples examples, const real[::1] data, const integer[::1] ind
     with nogil:
         for i in range(order.shape[0]):
             row = order[i]
+            look_for_interrupt(&left, m * (indptr[row + 1] - indptr[row] + ENTRY_WORK))
             sparse_scores(data, indices, indptr[row], indptr[row + 1], w, &s[0])
             update_block(examples, row, &s[0], &a[row, 0], &d[0], &change)
             for j in range(indptr[row], indptr[row + 1]):
@@ -290,9 +299,14 @@ cdef void add_rows(Examples examples, Py_ssize_t first, Py_ssize_t n_rows, const
 
 
 def dense_sums(Examples examples, const real[:, :] x, const real[:, ::1] w,
-               const real[:, ::1] a, Py_ssize_t block_size):
-    """Return (sum C_i L_i, sum C_i L_i*, <A, X W>) of dense rows x; a kernel passes K and A."""
+               const real[:, ::1] a, Py_ssize_t block_size,
+               const double[::1] shift=None):
+    """Return (sum C_i L_i, sum C_i L_i*, <A, S>) with the scores S = X W + diag(shift) A.
+
+    A kernel passes K for X and A for W; others have no shift.
+    """
     cdef Py_ssize_t n = x.shape[0], n_features = x.shape[1], m = examples.n_classes, first, size, i
+    cdef Py_ssize_t row_work = m * (n_features + ENTRY_WORK), left = PULSE
     dtype = np.float32 if real is float else np.float64
     # BLAS takes rows that lie apart, but not rows that overlap
     cdef bint direct = (x.strides[1] == <Py_ssize_t>sizeof(real)
@@ -306,6 +320,7 @@ def dense_sums(Examples examples, const real[:, :] x, const real[:, ::1] w,
         first = 0
         while first < n:
             size = min(block_size, n - first)
+            look_for_interrupt(&left, size * row_work)
             if n_features:
                 if direct:
                     rows = &x[first, 0]
@@ -316,6 +331,9 @@ def dense_sums(Examples examples, const real[:, :] x, const real[:, ::1] w,
                     rows = &xb[0, 0]
                 gemm(False, False, size, m, n_features, <real>1, rows, distance, &w[0, 0], m,
                      <real>0, &s[0, 0], m)
+            if shift is not None:
+                for i in range(size):
+                    axpy_row(m, <real>shift[first + i], &a[first + i, 0], &s[i, 0])
             add_rows(examples, first, size, &s[0, 0], &a[first, 0], &sums)
             first += size
     return sums.losses, sums.conjugates, sums.inner
@@ -324,13 +342,15 @@ def dense_sums(Examples examples, const real[:, :] x, const real[:, ::1] w,
 def sparse_sums(Examples examples, const real[::1] data, const integer[::1] indices,
                 const integer[::1] indptr, const real[:, ::1] w, const real[:, ::1] a):
     """As `dense_sums`, for the rows of a CSR matrix."""
-    cdef Py_ssize_t first = 0, i, size, n = a.shape[0], m = examples.n_classes
+    cdef Py_ssize_t first = 0, i, size, n = a.shape[0], m = examples.n_classes, left = PULSE
     dtype = np.float32 if real is float else np.float64
     cdef real[:, ::1] s = np.empty((SIDE_BY_SIDE, m), dtype)
     cdef Sums sums = Sums(0.0, 0.0, 0.0)
     with nogil:
         while first < n:
             size = min(n - first, <Py_ssize_t>SIDE_BY_SIDE)
+            look_for_interrupt(
+                &left, m * (indptr[first + size] - indptr[first] + size * ENTRY_WORK))
             for i in range(size):
                 sparse_scores(data, indices, indptr[first + i], indptr[first + i + 1], w, &s[i, 0])
             add_rows(examples, first, size, &s[0, 0], &a[first, 0], &sums)

@@ -25,6 +25,7 @@ __all__ = [
     "as_rows",
     "as_scores",
     "as_weight",
+    "check_csr",
     "check_flag",
     "check_k",
     "check_out",
@@ -39,6 +40,8 @@ _NO_NUMBERS = (str, bytes, bool, np.bool_)  # float() would take "1" and True
 
 def as_array(x: Any, name: str) -> NDArray:
     """Return x as an array, which lists of unequal lengths do not make."""
+    if np.ma.isMaskedArray(x):
+        raise ValueError(f"{name} must not be a masked array; fill in or drop what is masked.")
     try:
         return np.asarray(x)
     except ValueError:
@@ -112,6 +115,30 @@ def check_flag(value: bool, name: str, remedy: str = "") -> bool:
         hint = f" {remedy}" if remedy else ""
         raise TypeError(f"{name} must be True or False, got {value!r}.{hint}")
     return bool(value)
+
+
+def check_csr(X: Any, name: str) -> None:
+    """Raise unless the places of all entries of a sparse matrix exist: kernels do not look again.
+
+    Formats other than CSR and CSC are checked by their conversion.
+    """
+    if X.format not in ("csr", "csc"):
+        return
+    rows, columns = X.shape if X.format == "csr" else X.shape[::-1]
+    start, index = X.indptr, X.indices
+    stored = min(len(index), len(X.data))
+    if len(start) != rows + 1 or start[0] != 0 or start[-1] > stored or (np.diff(start) < 0).any():
+        raise ValueError(
+            f"{name} must have an indptr that grows from 0 to at most the {stored} stored entries, "
+            f"with one step per {'row' if X.format == 'csr' else 'column'}; build it with "
+            "scipy.sparse.coo_array."
+        )
+    used = index[: start[-1]]
+    if used.size and not (used.min() >= 0 and used.max() < columns):
+        raise ValueError(
+            f"{name} must have indices from 0 to {columns - 1}, got {used.min()} to {used.max()}; "
+            "build it with scipy.sparse.coo_array."
+        )
 
 
 def as_weight(sample_weight: ArrayLike | None, n: int) -> NDArray:
@@ -306,8 +333,11 @@ def as_labels(
     y: Any, n: int, m: int | None = None, *, multilabel: bool
 ) -> tuple[NDArray, NDArray, int]:
     """Return (label_index, label_start, m) of labels 0..m-1 or of an indicator matrix."""
+    if m is not None:
+        m = check_k(m, np.iinfo(np.intp).max, name="n_classes")
     if scipy.sparse.issparse(y):
-        y = y.toarray() if y.ndim == 2 else y
+        check_csr(y, "y")
+        y = y.toarray()
     labels = as_array(y, "y")
     if labels.shape[:1] != (n,):
         raise ValueError(f"y must have one entry per row of the data ({n}), got {labels.shape}.")
@@ -323,11 +353,19 @@ def as_labels(
             f"y must be one-dimensional and hold {expected}, got {labels.dtype} of shape "
             f"{labels.shape}; encode the labels as 0, 1, 2, ..."
         )
-    classes = (int(labels.max()) + 1 if labels.size else 0) if m is None else m
-    if labels.size and not (labels.min() >= 0 and labels.max() < classes):
+    lowest, highest = (int(labels.min()), int(labels.max())) if labels.size else (0, -1)
+    classes = highest + 1 if m is None else m
+    if lowest < 0 or highest >= classes:
         raise ValueError(
-            f"y must hold labels from 0 to {classes - 1}, got {labels.min()} to {labels.max()}; "
+            f"y must hold labels from 0 to {classes - 1}, got {lowest} to {highest}; "
             "encode the labels as 0, 1, 2, ..."
+        )
+    seen = len(np.unique(labels)) if m is None else classes
+    if classes > 2 * seen:
+        raise ValueError(
+            f"y must have examples of at least half of its classes, got {seen} of {classes}, "
+            f"because the largest label is {highest}; encode the labels as 0, 1, 2, ..., or pass "
+            "n_classes if you mean it."
         )
     return np.ascontiguousarray(labels, dtype=np.intp), np.arange(n + 1, dtype=np.intp), classes
 

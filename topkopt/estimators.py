@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -15,33 +15,48 @@ from numpy.typing import ArrayLike, NDArray
 
 from topkopt import losses
 from topkopt._extras import require
-from topkopt._path import Path, check_Cs, flat_loss, path
-from topkopt._validation import as_array, as_floating, as_weight, check_flag, check_k, check_scalar
-from topkopt.metrics import _check_metric, topk_accuracy_curve, tune_threshold
-from topkopt.solvers import Solution, solve
+from topkopt._scores import best_classes
+from topkopt._validation import as_array, as_weight, check_k, check_scalar
+from topkopt.metrics import _check_metric, tune_threshold
+from topkopt.solvers.path import check_Cs, flat_loss
 
 require("sklearn")
-from sklearn.base import BaseEstimator, ClassifierMixin  # noqa: E402
-from sklearn.metrics.pairwise import pairwise_kernels  # noqa: E402
+from sklearn.metrics import check_scoring  # noqa: E402
 from sklearn.model_selection import KFold, check_cv  # noqa: E402
-from sklearn.utils import check_random_state  # noqa: E402
+from sklearn.utils.metadata_routing import (  # noqa: E402
+    UNUSED,
+    MetadataRouter,
+    MethodMapping,
+    _routing_enabled,
+    process_routing,
+)
 from sklearn.utils.metaestimators import available_if  # noqa: E402
-from sklearn.utils.multiclass import check_classification_targets, type_of_target  # noqa: E402
+from sklearn.utils.multiclass import type_of_target  # noqa: E402
 from sklearn.utils.parallel import Parallel, delayed  # noqa: E402
-from sklearn.utils.validation import check_is_fitted, validate_data  # noqa: E402
+from sklearn.utils.validation import check_is_fitted  # noqa: E402
+
+from topkopt._callbacks import Task, fit_task, with_callbacks  # noqa: E402
+from topkopt._classifier import (  # noqa: E402
+    CertifiedClassifier,
+    all_or_nothing,
+    check_container,
+    check_targets,
+    encode_classes,
+)
+from topkopt._search import (  # noqa: E402
+    Progress,
+    Search,
+    check_fold_weight,
+    folds_of,
+    route,
+    rows_of,
+    weigh,
+)
 
 __all__ = ["MultilabelClassifier", "TopKClassifier", "TopKClassifierCV"]
 
 _MULTICLASS = tuple(name for name in losses.names() if not name.startswith("multilabel"))
 _MULTILABEL = ("multilabel_hinge", "multilabel_softmax", "ova_hinge", "ova_logistic")
-_KERNELS = ("linear", "rbf", "poly", "sigmoid", "precomputed")
-
-# How messages of scikit-learn begin that do not name a parameter, and what they are about.
-_ABOUT = {
-    "could not convert string": "X must hold numbers; encode categories first",
-    "Complex data": "X and y must hold real numbers",
-    "Found input variables": "y must have one entry per row of X",
-}
 
 
 def _check_loss(loss: Any, known: Sequence[str]) -> None:
@@ -52,74 +67,12 @@ def _check_loss(loss: Any, known: Sequence[str]) -> None:
         )
 
 
-def _check_shape_of_targets(y: Any) -> None:
-    """Raise where scikit-learn would not say that it is y which has an unfit shape."""
-    if y is None:
-        return
-    try:
-        shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
-    except ValueError:
-        raise ValueError(
-            "y must hold one class per example, or be an indicator matrix, got lists of unequal "
-            "lengths; use sklearn.preprocessing.MultiLabelBinarizer."
-        ) from None
-    if len(shape) not in (1, 2) or 0 in shape[1:]:
-        raise ValueError(
-            f"y must hold one class per example, or be an indicator matrix, got shape {shape}."
-        )
-
-
-def _encode_classes(y: NDArray) -> tuple[NDArray, NDArray]:
-    try:
-        check_classification_targets(y)
-        classes, labels = np.unique(y, return_inverse=True)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"y must hold classes, either numbers or strings. {error}") from None
-    if len(classes) < 2:
-        raise ValueError(
-            f"y must hold at least two classes, got one class ({classes.tolist()[0]!r}); add "
-            "examples of others."
-        )
-    return classes, labels
-
-
-def _own_k(loss: Any) -> int | None:
-    """Return the k of a top-k loss that is given as an object."""
-    named = isinstance(loss, losses.Loss) and "topk" in loss.name
-    return getattr(loss, "k", None) if named else None
-
-
-def _as_indices(part: ArrayLike) -> NDArray:
-    part = np.asarray(part)
-    return np.flatnonzero(part) if part.dtype == bool else part
-
-
-def _check_fold_weight(weight: NDArray | None, train: NDArray) -> None:
-    if weight is not None and not weight[train].any():
-        raise ValueError(
-            "cv must train each fold on an example of positive weight, got a fold with none; "
-            "use fewer folds, or other sample_weight and class_weight."
-        )
-
-
-def _split(splitter: Callable[[], Any], cv: Any, X: Any, y: NDArray) -> list[tuple]:
-    """Return the folds: one or more, of examples that exist."""
-    try:
-        folds = list(splitter().split(X, y))
-    except ValueError as error:
-        raise ValueError(
-            "cv must be an integer from 2 to the number of examples, a splitter or a list of "
-            f"(train, test), got {cv!r}: {error}"
-        ) from None
-    folds = [tuple(map(_as_indices, fold)) for fold in folds]
-    if not folds:
-        raise ValueError(f"cv must give at least one fold, got none from {cv!r}.")
-    if not all(len(part) for fold in folds for part in fold):
-        raise ValueError(f"cv must train and test each fold on some example, got none from {cv!r}.")
-    largest = max(np.max(part) for fold in folds for part in fold)
-    if largest >= len(y):
-        raise ValueError(f"cv must give indices of the {len(y)} examples, got {largest}.")
-    return folds
+def _places(loss: losses.Loss) -> int | None:
+    """Return how many classes a loss allows to name, if it says so."""
+    if "topk" not in loss.name:
+        return None
+    weights = getattr(loss, "weights", None)
+    return loss.k if weights is None else len(weights)  # type: ignore[attr-defined]
 
 
 def _is_probabilistic(self: Any) -> bool:
@@ -134,294 +87,12 @@ def _is_probabilistic(self: Any) -> bool:
     )
 
 
-class _CertifiedClassifier(ClassifierMixin, BaseEstimator):
-    """Training, kernels, intercept and scores: what the classifiers share."""
-
-    # What subclasses take in their constructors.
-    loss: Any
-    C: Any
-    class_weight: Any
-    kernel: Any
-    gamma: Any
-    degree: Any
-    coef0: Any
-    fit_intercept: bool
-    intercept_scaling: float
-    tol: float
-    max_epochs: int
-    warm_start: bool
-    random_state: Any
-    verbose: int
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = self._is_precomputed()
-        tags.input_tags.sparse = not tags.input_tags.pairwise
-        return tags
-
-    # Data ------------------------------------------------------------------------------------
-
-    def _validate(self, X: Any, y: Any = "no_validation", **options: Any) -> Any:
-        try:
-            return validate_data(
-                self,
-                X,
-                y,
-                accept_sparse=False if self._is_precomputed() else "csr",
-                dtype=[np.float64, np.float32],
-                **options,
-            )
-        except ValueError as error:
-            about = [rule for start, rule in _ABOUT.items() if str(error).startswith(start)]
-            if not about:
-                raise
-            raise ValueError(f"{about[0]}. {error}") from None
-
-    def _is_linear(self) -> bool:
-        return isinstance(self.kernel, str) and self.kernel == "linear"
-
-    def _is_precomputed(self) -> bool:
-        return isinstance(self.kernel, str) and self.kernel == "precomputed"
-
-    def _constant(self) -> float:
-        """Return the feature that stands for the intercept, 0 for none."""
-        if not check_flag(self.fit_intercept, "fit_intercept"):
-            return 0.0
-        return check_scalar(self.intercept_scaling, "intercept_scaling", positive=True)
-
-    def _features(self, X: Any, constant: float) -> Any:
-        """Return what the solver trains on: X with a constant feature, or a Gram matrix."""
-        if not self._is_linear():
-            return self._gram(X, X) + X.dtype.type(constant**2)
-        if not constant:
-            return X
-        column = np.full((X.shape[0], 1), constant, dtype=X.dtype)
-        if scipy.sparse.issparse(X):
-            return scipy.sparse.hstack([X, scipy.sparse.csr_array(column)], format="csr")
-        return np.hstack([X, column])
-
-    def _check_kernel(self, X: Any) -> None:
-        named = isinstance(self.kernel, str) and self.kernel in _KERNELS
-        if not (named or callable(self.kernel)):
-            raise ValueError(
-                f"kernel must be a function or one of {', '.join(_KERNELS)}, got {self.kernel!r}."
-            )
-        if not isinstance(self.gamma, str):
-            check_scalar(self.gamma, "gamma")
-        elif self.gamma not in ("scale", "auto"):
-            raise ValueError(f"gamma must be scale, auto or a number, got {self.gamma!r}.")
-        check_k(self.degree, np.iinfo(np.intp).max, name="degree")
-        check_scalar(self.coef0, "coef0", signed=True)
-        if self._is_precomputed() and X.shape[0] != X.shape[1]:
-            raise ValueError(
-                "X must be a square matrix, the kernel between all pairs of training examples, "
-                f"when kernel='precomputed', got shape {X.shape}."
-            )
-
-    def _gamma(self, X: Any) -> float:
-        if self.gamma == "scale":
-            sparse = scipy.sparse.issparse(X)
-            variance = X.multiply(X).mean() - X.mean() ** 2 if sparse else X.var()
-            return float(1.0 / (X.shape[1] * variance)) if variance > 0 else 1.0
-        return 1.0 / X.shape[1] if self.gamma == "auto" else float(self.gamma)
-
-    def _gram(self, A: Any, B: Any) -> NDArray:
-        if self._is_precomputed():
-            return A
-        if callable(self.kernel):
-            K = as_floating(self.kernel(A, B), "what kernel returns")
-            if K.shape != (A.shape[0], B.shape[0]):
-                raise ValueError(
-                    f"kernel must return an array of shape {(A.shape[0], B.shape[0])}, "
-                    f"got {K.shape}."
-                )
-        else:
-            K = pairwise_kernels(
-                A,
-                B,
-                metric=self.kernel,
-                filter_params=True,
-                gamma=self.gamma_,
-                degree=self.degree,
-                coef0=self.coef0,
-            )
-        if not np.isfinite(K).all():
-            raise ValueError(
-                f"kernel must give finite numbers, got NaN or infinity from {self.kernel!r}; scale "
-                "X or change the parameters of the kernel."
-            )
-        return K.astype(A.dtype, copy=False)
-
-    # Training --------------------------------------------------------------------------------
-
-    def _prepare(self, X: Any) -> None:
-        """Keep of the training data what scores need later."""
-        self._check_kernel(X)
-        for name in ("coef_", "gamma_", "X_fit_"):  # of a fit with another kernel
-            self.__dict__.pop(name, None)
-        if self._is_linear():
-            return
-        self.gamma_ = self._gamma(X)
-        if not self._is_precomputed():
-            self.X_fit_ = X
-
-    def _solver_options(self) -> dict[str, Any]:
-        return {
-            "kernel": not self._is_linear(),
-            "tol": self.tol,
-            "max_epochs": self.max_epochs,
-            "random_state": self._random_state(),
-            "verbose": self.verbose,
-        }
-
-    def _random_state(self) -> np.random.RandomState:
-        try:
-            return check_random_state(self.random_state)
-        except ValueError:
-            raise ValueError(
-                "random_state must be None, an integer from 0 to 2**32 - 1 or a RandomState, got "
-                f"{self.random_state!r}."
-            ) from None
-
-    def _example_weights(self, sample_weight: ArrayLike | None, labels: NDArray) -> NDArray | None:
-        """Return the product of the two kinds of weights, None if all are 1."""
-        if sample_weight is None and self.class_weight is None:
-            return None
-        weight = as_weight(sample_weight, len(labels))
-        if self.class_weight is None:
-            return weight
-        weight = weight * _class_weights(self.class_weight, self.classes_, labels, weight)
-        if not weight.any():
-            raise ValueError(
-                "class_weight must leave some example a positive weight, got "
-                f"{self.class_weight!r}."
-            )
-        return weight
-
-    def _train(self, X: Any, labels: Any, loss: losses.Loss, C: float, weight: Any) -> None:
-        """Solve and set the attributes of a fitted classifier."""
-        constant = self._constant()
-        self.solution_: Solution = solve(
-            self._features(X, constant),
-            labels,
-            loss,
-            C=C,
-            sample_weight=weight,
-            warm_start=self._previous(labels, loss),
-            **self._solver_options(),
-        )
-        self._trained_labels = labels
-        self._adopt(self.solution_, constant)
-
-    def _previous(self, labels: Any, loss: losses.Loss) -> Solution | None:
-        """Return the last solution if its dual variables are feasible for these labels."""
-        last = getattr(self, "solution_", None)
-        if not check_flag(self.warm_start, "warm_start") or last is None or last.loss != loss:
-            return None
-        before = self._trained_labels
-        if type(before) is not type(labels) or before.shape != labels.shape:
-            return None
-        same = (before != labels).nnz == 0 if scipy.sparse.issparse(labels) else None
-        return last if (np.array_equal(before, labels) if same is None else same) else None
-
-    def _adopt(self, solution: Solution, constant: float) -> None:
-        dual = self._two_classes(solution.dual.T)
-        self.dual_coef_ = dual
-        self.n_iter_ = solution.n_epochs
-        self.duality_gap_ = solution.gap
-        self.history_ = solution.history
-        if solution.coef is None:
-            self.intercept_ = dual.sum(axis=1) * dual.dtype.type(constant**2)
-            return
-        coef = self._two_classes(solution.coef.T)
-        self.coef_ = coef[:, : self.n_features_in_]
-        if constant:
-            self.intercept_ = coef[:, -1] * coef.dtype.type(constant)
-        else:
-            self.intercept_ = np.zeros(len(coef), coef.dtype)
-
-    def _two_classes(self, rows: NDArray) -> NDArray:
-        """Return one row per class; of two classes the difference, as in scikit-learn."""
-        return rows[1:] - rows[:1] if self._is_binary() else rows
-
-    def _is_binary(self) -> bool:
-        return len(self.classes_) == 2
-
-    # Scores ----------------------------------------------------------------------------------
-
-    def decision_function(self, X: Any) -> NDArray:
-        """Return the scores of the classes.
-
-        Parameters
-        ----------
-        X : array_like or sparse matrix of shape (n, d)
-            The examples as rows; for a precomputed kernel, the kernel between them and the
-            training examples.
-
-        Returns
-        -------
-        ndarray of shape (n, m), or (n,) for two classes
-            More is better; of two classes, positive means the second one.
-        """
-        needed = "dual_coef_" if self._is_precomputed() else "X_fit_"
-        check_is_fitted(self, "coef_" if self._is_linear() else needed)
-        X = self._validate(X, reset=False)
-        if self._is_linear():
-            scores = np.asarray(X @ self.coef_.T) + self.intercept_
-        else:
-            K = self._gram(X, None if self._is_precomputed() else self.X_fit_)
-            scores = K @ self.dual_coef_.T + self.intercept_
-        return scores[:, 0] if self._is_binary() else scores
-
-    def _class_scores(self, X: Any) -> NDArray:
-        """Return one column per class, also for two."""
-        scores = self.decision_function(X)
-        return np.stack([-scores, scores], axis=1) / 2 if scores.ndim == 1 else scores
-
-
-def _class_weights(
-    class_weight: Any, classes: NDArray, labels: NDArray, weight: NDArray
-) -> NDArray:
-    """Return the weight of each example's class, or the mean over its labels, 1 without any."""
-    indicator = labels.ndim == 2
-    if isinstance(class_weight, str) and class_weight == "balanced":
-        count = weight @ labels if indicator else np.bincount(labels, weight, len(classes))
-        # No example of positive weight has a class that is not counted.
-        of_class = weight.sum() / (len(classes) * np.where(count > 0, count, np.inf))
-    else:
-        of_class = _listed_weights(class_weight, classes, every_key=indicator)
-    if not indicator:
-        return of_class[labels]
-    size = labels.sum(axis=1)
-    return np.where(size > 0, labels @ of_class / np.maximum(size, 1), 1.0)
-
-
-def _listed_weights(class_weight: Any, classes: NDArray, *, every_key: bool) -> NDArray:
-    """Return the weights of a dict, 1 for a class it does not name.
-
-    A key that is no class is an error if `every_key`, or if a class is not named: then it may be
-    misspelt. Otherwise the class may be missing in y only because y is part of the data.
-    """
-    if not isinstance(class_weight, Mapping):
-        raise ValueError(f"class_weight must be a dict, 'balanced' or None, got {class_weight!r}.")
-    names = classes.tolist()
-    known = set(names)
-    unknown = [key for key in class_weight if key not in known]
-    if unknown and (every_key or not class_weight.keys() >= known):
-        shown = ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")
-        raise ValueError(
-            f"class_weight must name classes of y ({shown}), got {unknown[0]!r}; drop that key."
-        )
-    for key, value in class_weight.items():
-        check_scalar(value, f"class_weight[{key!r}]")
-    return np.array([class_weight.get(name, 1.0) for name in names], dtype=np.float64)
-
-
-class TopKClassifier(_CertifiedClassifier):
+class TopKClassifier(CertifiedClassifier):
     """Linear or kernel classifier that may name k classes, trained to a certified optimum.
 
-    Minimises ``1/2 |W|^2 + C * sum_i w_i loss(x_i W, y_i)`` until the relative duality gap is at
-    most `tol`.
+    Minimises ``1/2 |W|^2 + C * sum_i w_i loss(x_i W, y_i)``, which is scikit-learn's scale, until
+    the relative duality gap is at most `tol`. A `fit` that fails or is interrupted (Ctrl-C) leaves
+    the classifier as it was.
 
     Parameters
     ----------
@@ -465,7 +136,11 @@ class TopKClassifier(_CertifiedClassifier):
     max_epochs : int, default 1000
         The largest number of passes over the data.
     warm_start : bool, default False
-        Whether `fit` starts at the last solution, if that was for the same labels and loss.
+        Whether `fit` starts at the last solution, if that too was trained with ``warm_start=True``,
+        for the same loss, labels, features and kernel; C and the weights may be others.
+    keep_dual : bool, default False
+        Whether a linear classifier keeps its dual variables, n * m numbers: as ``dual_coef_`` and
+        in ``solution_``. A kernel needs them, and `warm_start`; these keep them anyway.
     random_state : int, RandomState or None, default None
         Draws the order of the examples.
     verbose : int, default 0
@@ -481,16 +156,20 @@ class TopKClassifier(_CertifiedClassifier):
     intercept_ : ndarray of shape (m,) or (1,)
         The constant terms.
     dual_coef_ : ndarray of shape (m, n) or (1, n)
-        The dual variables: ``coef_ = dual_coef_ @ X``.
+        The dual variables: ``coef_ = dual_coef_ @ X``. Only with a kernel, or if kept.
+    X_fit_ : ndarray or sparse matrix of shape (n, n_features)
+        A copy of the training examples. Only with a kernel that is not precomputed.
     n_iter_ : int
         Passes over the data.
     duality_gap_ : float
         The certificate: the objective is at most this fraction above the optimum. NaN for
         "truncated_topk_entropy", which is not convex.
     history_ : dict of ndarray
-        "epoch", "seconds", "primal", "dual" and "gap" of every certificate.
+        "epoch", "seconds", "primal", "dual" and "gap" of every certificate. The objectives "primal"
+        and "dual" are the papers': what is minimised, divided by ``C * n``.
     solution_ : Solution
-        All that `topkopt.solve` returned.
+        All that `topkopt.solve` returned, but the dual variables of a linear classifier unless
+        they are kept. ``solution_.objective`` is what is minimised, in the scale above.
     n_features_in_ : int
         The number of features.
     feature_names_in_ : ndarray of str
@@ -536,6 +215,7 @@ class TopKClassifier(_CertifiedClassifier):
         tol: float = 1e-3,
         max_epochs: int = 1000,
         warm_start: bool = False,
+        keep_dual: bool = False,
         random_state: Any = None,
         verbose: int = 0,
     ):
@@ -554,9 +234,12 @@ class TopKClassifier(_CertifiedClassifier):
         self.tol = tol
         self.max_epochs = max_epochs
         self.warm_start = warm_start
+        self.keep_dual = keep_dual
         self.random_state = random_state
         self.verbose = verbose
 
+    @all_or_nothing
+    @with_callbacks
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> TopKClassifier:
         """Train the classifier.
 
@@ -574,18 +257,20 @@ class TopKClassifier(_CertifiedClassifier):
         TopKClassifier
             Itself.
         """
-        X, labels, weight = self._check_training(X, y, sample_weight)
+        data, labels, weight = self._check_training(X, y, sample_weight)
         check_k(self.k, np.iinfo(np.intp).max)  # also where only predict_topk uses it
         loss = self._loss(self.k)
-        self._train(X, labels, loss, self.C, weight)
+        task = fit_task(self, self.max_epochs, X, y, sample_weight)
+        self._train(data, labels, loss, self.C, weight, task)
+        task.end(dict)
         return self
 
     def _check_training(
         self, X: Any, y: Any, sample_weight: ArrayLike | None
     ) -> tuple[Any, NDArray, NDArray | None]:
-        _check_shape_of_targets(y)
+        check_targets(y)
         X, y = self._validate(X, y)
-        self.classes_, labels = _encode_classes(y)
+        self.classes_, labels = encode_classes(y)
         weight = self._example_weights(sample_weight, labels)
         self._prepare(X)
         return X, labels, weight
@@ -625,21 +310,28 @@ class TopKClassifier(_CertifiedClassifier):
         X : array_like or sparse matrix of shape (n, d)
             The examples as rows.
         k : int, optional
-            How many, up to the number of classes; by default the k trained for.
+            How many, up to the number of classes; by default the k trained for, which is the
+            number of weights for a loss that has them.
 
         Returns
         -------
         ndarray of shape (n, k)
             Classes of equal score are in the order of ``classes_``.
+
+        See Also
+        --------
+        topkopt.predict_topk : the same for pipelines, searches and other classifiers.
         """
         check_is_fitted(self)
-        wanted = self._default_k() if k is None else k
-        k = check_k(wanted, len(self.classes_), "the number of classes")
-        scores = self._class_scores(X)
-        return self.classes_[np.argsort(-scores, axis=1, kind="stable")[:, :k]]
+        k = check_k(
+            self._default_k() if k is None else k, len(self.classes_), "the number of classes"
+        )
+        return best_classes(self._class_scores(X), self.classes_, k)
 
     def _default_k(self) -> int:
-        return _own_k(self.loss) or self.k
+        """Return the k trained for; of weights, how many there are."""
+        check_is_fitted(self)
+        return _places(self.solution_.loss) or self.k
 
     @available_if(_is_probabilistic)
     def predict_proba(self, X: Any) -> NDArray:
@@ -690,7 +382,8 @@ class TopKClassifierCV(TopKClassifier):
     """A `TopKClassifier` that chooses C and k by cross-validation.
 
     Each fold follows one path along C for each k, starting every training at the solution of the
-    last; every model is scored for all numbers of guesses at once.
+    last; every model is scored for all numbers of guesses at once. A `fit` that fails or is
+    interrupted (Ctrl-C) leaves the classifier as it was.
 
     Parameters
     ----------
@@ -700,16 +393,21 @@ class TopKClassifierCV(TopKClassifier):
         The values of the parameter k of the loss; one for a loss that has none, or its own.
     loss : str or topkopt.losses.Loss, default "topk_hinge"
         See `TopKClassifier`.
-    scoring : str, default "top1"
-        The accuracy to maximise: "top1", "top2", ..., up to the number of classes.
+    scoring : str or callable, default "top1"
+        What to maximise: "top1", "top2", ..., the accuracy with that many guesses, up to the number
+        of classes; or the name of a scorer of scikit-learn, or a scorer, a function of a
+        classifier, X and y.
     cv : int, splitter or iterable, default 5
         The folds, see ``sklearn.model_selection.check_cv``; an int means stratified ones.
     n_jobs : int, optional
         How many folds to run at the same time (joblib).
     smoothing, weights, kernel, gamma, degree, coef0, fit_intercept, intercept_scaling
         See `TopKClassifier`.
-    class_weight, tol, max_epochs, random_state, verbose
+    class_weight, tol, max_epochs, keep_dual, random_state
         See `TopKClassifier`.
+    verbose : int, default 0
+        1 shows a line of progress on a terminal, with the fold, k and C; 2 or more prints such a
+        line per epoch anywhere.
 
     Attributes
     ----------
@@ -718,16 +416,20 @@ class TopKClassifierCV(TopKClassifier):
     k_ : int
         The best k; of equally good ones the smallest.
     best_score_ : float
-        Their accuracy, averaged over the folds.
+        Their score, averaged over the folds.
     Cs_, ks_ : ndarray
         What was tried, increasing.
     scores_ : ndarray of shape (n_Cs, n_ks)
-        The accuracy asked for by `scoring`, averaged over the folds.
+        What `scoring` asks for, averaged over the folds.
+    cv_score_ : ndarray of shape (n_folds, n_Cs, n_ks)
+        The same of every fold.
     cv_accuracy_ : ndarray of shape (n_folds, n_Cs, n_ks, m)
-        The top-1, top-2, ..., top-m accuracies of all models.
+        The top-1, top-2, ..., top-m accuracies of all models, whatever `scoring` is. Equal scores
+        get their expected credit, see `topkopt.metrics.topk_accuracy`; so do the classes that a
+        fold was not trained on, which come last together.
     cv_gap_ : ndarray of shape (n_folds, n_Cs, n_ks)
         Their certificates.
-    classes_, coef_, intercept_, dual_coef_, n_iter_, duality_gap_, history_, solution_
+    classes_, coef_, intercept_, dual_coef_, X_fit_, n_iter_, duality_gap_, history_, solution_
         Of the classifier trained on all examples with the best C and k, see `TopKClassifier`.
     n_features_in_ : int
         The number of features.
@@ -752,7 +454,7 @@ class TopKClassifierCV(TopKClassifier):
         ks: Sequence[int] = (1,),
         *,
         loss: str | losses.Loss = "topk_hinge",
-        scoring: str = "top1",
+        scoring: str | Callable[..., float] = "top1",
         cv: Any = 5,
         n_jobs: int | None = None,
         smoothing: float = 0.0,
@@ -766,6 +468,7 @@ class TopKClassifierCV(TopKClassifier):
         class_weight: dict | str | None = None,
         tol: float = 1e-3,
         max_epochs: int = 1000,
+        keep_dual: bool = False,
         random_state: Any = None,
         verbose: int = 0,
     ):
@@ -786,12 +489,24 @@ class TopKClassifierCV(TopKClassifier):
         self.class_weight = class_weight
         self.tol = tol
         self.max_epochs = max_epochs
+        self.keep_dual = keep_dual
         self.random_state = random_state
         self.verbose = verbose
 
     warm_start = False  # the paths start at each other's solutions, the final training anew
 
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> TopKClassifierCV:
+    __metadata_request__fit = {"groups": UNUSED}  # noqa: RUF012  it is for the splitter
+
+    @all_or_nothing
+    @with_callbacks
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        **params: Any,
+    ) -> TopKClassifierCV:
         """Choose C and k, and train with them on all examples.
 
         Parameters
@@ -801,45 +516,130 @@ class TopKClassifierCV(TopKClassifier):
         y : array_like of shape (n,)
             The classes: numbers or strings.
         sample_weight : array_like of shape (n,), optional
-            Non-negative weights, for training and for the accuracies.
+            Non-negative weights, for training, for the accuracies, and for a scorer that takes
+            them.
+        groups : array_like of shape (n,), optional
+            For `cv`, if it keeps the examples of a group together.
+        **params
+            With ``sklearn.set_config(enable_metadata_routing=True)``, what `cv` and a scorer ask
+            for, `sample_weight` of the scorer included.
 
         Returns
         -------
         TopKClassifierCV
             Itself.
         """
-        X, labels, weight = self._check_training(X, y, sample_weight)
-        self.Cs_, self.ks_ = check_Cs(self.Cs), self._check_ks()
-        tried = [self._loss(k) for k in self.ks_]
+        data, labels, weight = self._check_training(X, y, sample_weight)
+        self.Cs_ = check_Cs(self.Cs)
+        tried = self._check_tried()
+        scorer = self._scorer()
+        split_params, score_params = route(self, scorer, sample_weight, groups, params)
+        folds = folds_of(
+            lambda: check_cv(self.cv, labels, classifier=True), self.cv, data, labels, split_params
+        )
+        scored_weight = None if sample_weight is None else as_weight(sample_weight, len(labels))
+        for train, test in folds:
+            check_fold_weight(weight, train, "train each fold on")
+            check_fold_weight(scored_weight, test, "score each fold on")
+        options = self._solver_options()
+        options["random_state"] = options["random_state"].randint(np.iinfo(np.int32).max)
+        search = Search(
+            model=self._without_solution(),
+            X=None if scorer is None else data,
+            features=self._features(data, self._constant()),
+            labels=labels,
+            weight=weight,
+            scored_weight=scored_weight,
+            tried=tried,
+            ks=self.ks_,
+            Cs=self.Cs_,
+            options=options,
+            scorer=scorer,
+            score_params=score_params,
+            n_folds=len(folds),
+        )
+        task = fit_task(self, len(folds) + 1, X, y, sample_weight)
+        results = Parallel(n_jobs=self._n_jobs())(
+            delayed(search.fold)(number, train, test, search.begin(task, number))
+            for number, (train, test) in enumerate(folds, start=1)
+        )
+        self.cv_accuracy_, self.cv_gap_, scores = map(np.stack, zip(*results, strict=True))
+        self.cv_score_ = scores if scorer else self.cv_accuracy_[..., self._guesses() - 1]
+        self.scores_ = self.cv_score_.mean(axis=0)
+        best_C, best_k = np.unravel_index(np.argmax(self.scores_), self.scores_.shape)
+        self.C_, self.k_ = float(self.Cs_[best_C]), int(self.ks_[best_k])
+        self.best_score_ = float(self.scores_[best_C, best_k])
+        place = f"all examples  k = {self.k_}  C = {self.C_:g}"
+        refit = task.subtask("all examples", self.max_epochs)
+        progress = Progress(options["verbose"], place)
+        self._train(data, labels, tried[best_k], self.C_, weight, refit, progress)
+        refit.end(dict)
+        task.end(dict)
+        return self
+
+    def _without_solution(self) -> TopKClassifier:
+        """Return a classifier like those that are tried, to be given a solution."""
+        names = ("kernel", "gamma", "degree", "coef0", "fit_intercept", "intercept_scaling")
+        model = TopKClassifier(**{name: getattr(self, name) for name in names})
+        model.classes_ = self.classes_
+        if not self._is_linear():
+            model.gamma_ = self.gamma_
+        return model
+
+    def get_metadata_routing(self) -> Any:
+        """Return who asks for what of the parameters of `fit` and `score`.
+
+        Returns
+        -------
+        sklearn.utils.metadata_routing.MetadataRouter
+            The splitter and the scorer, if there is one, and this classifier itself.
+        """
+        fit = MethodMapping().add(caller="fit", callee="split")
+        router = MetadataRouter(owner=self).add_self_request(self)
+        router.add(splitter=self.cv, method_mapping=fit)
+        scorer = None if self._guesses() else self._scorer()
+        if scorer is None:
+            return router
+        both = MethodMapping().add(caller="fit", callee="score").add(caller="score", callee="score")
+        return router.add(scorer=scorer, method_mapping=both)
+
+    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Return what `scoring` says of examples.
+
+        Parameters
+        ----------
+        X : array_like or sparse matrix of shape (n, d)
+            The examples as rows.
+        y : array_like of shape (n,)
+            Their classes.
+        sample_weight : array_like of shape (n,), optional
+            Non-negative weights of the examples, for an accuracy or a scorer that takes them.
+
+        Returns
+        -------
+        float
+            For "top1", "top2", ... the accuracy with that many guesses.
+        """
+        check_is_fitted(self)
+        scorer = self._scorer()
+        if scorer is None:
+            return self._topk_score(X, y, self._guesses(), sample_weight)
+        if _routing_enabled():
+            given = {} if sample_weight is None else {"sample_weight": sample_weight}
+            return scorer(self, X, y, **process_routing(self, "score", **given)["scorer"]["score"])
+        return scorer(self, X, y, **weigh(scorer, sample_weight))
+
+    def _check_tried(self) -> list[losses.Loss]:
+        """Return the losses to try, and set the k of each."""
+        ks = self._check_ks()
+        tried = [self._loss(k) for k in ks]
         if len({repr(loss) for loss in tried}) < len(tried):
             raise ValueError(
                 f"ks must hold one value with loss {self.loss!r}, which takes no k from it, got "
                 f"{self.ks!r}."
             )
-        own = _own_k(self.loss)
-        self.ks_ = self.ks_ if own is None else np.array([own])
-        place = self._scored_place()
-        features = self._features(X, self._constant())
-        options = self._solver_options()
-        options["random_state"] = options["random_state"].randint(np.iinfo(np.int32).max)
-        folds = _split(lambda: check_cv(self.cv, labels, classifier=True), self.cv, X, labels)
-        for train, _ in folds:
-            _check_fold_weight(weight, train)
-        scored_weight = None if sample_weight is None else as_weight(sample_weight, len(labels))
-        results = Parallel(n_jobs=self._n_jobs())(
-            delayed(_follow_paths)(
-                features, labels, weight, scored_weight, train, test, tried, self.Cs_, options
-            )
-            for train, test in folds
-        )
-        self.cv_accuracy_ = np.stack([accuracy for accuracy, _ in results])
-        self.cv_gap_ = np.stack([gap for _, gap in results])
-        self.scores_ = self.cv_accuracy_[..., place - 1].mean(axis=0)
-        best_C, best_k = np.unravel_index(np.argmax(self.scores_), self.scores_.shape)
-        self.C_, self.k_ = float(self.Cs_[best_C]), int(self.ks_[best_k])
-        self.best_score_ = float(self.scores_[best_C, best_k])
-        self._train(X, labels, tried[best_k], self.C_, weight)
-        return self
+        self.ks_ = np.array([_places(loss) or k for loss, k in zip(tried, ks, strict=True)])
+        return tried
 
     def _check_ks(self) -> NDArray:
         ks = as_array(self.ks, "ks")
@@ -853,65 +653,39 @@ class TopKClassifierCV(TopKClassifier):
         except TypeError:
             raise TypeError(f"n_jobs must be None or an integer, got {self.n_jobs!r}.") from None
 
-    def _scored_place(self) -> int:
-        m = len(self.classes_)
-        name = re.fullmatch(
-            "top([1-9][0-9]*)", self.scoring if isinstance(self.scoring, str) else ""
+    def _guesses(self) -> int:
+        """Return N of the scoring "topN", 0 of any other."""
+        name = self.scoring if isinstance(self.scoring, str) else ""
+        top = re.fullmatch("top([1-9][0-9]*)", name)
+        return 0 if top is None else int(top[1])
+
+    def _scorer(self) -> Callable[..., float] | None:
+        """Return the scorer, None for an accuracy."""
+        m = len(self.classes_) if hasattr(self, "classes_") else np.iinfo(np.intp).max
+        if 0 < self._guesses() <= m:
+            return None
+        why = ""
+        if not self._guesses() and (isinstance(self.scoring, str) or callable(self.scoring)):
+            try:
+                return check_scoring(self, scoring=self.scoring)
+            except ValueError as error:
+                why = f" {error}"
+        raise ValueError(
+            f"scoring must be one of top1, ..., top{m} for {m} classes, the name of a scorer of "
+            f"scikit-learn or a function of a classifier, X and y, got {self.scoring!r}.{why}"
         )
-        if name is None or int(name[1]) > m:
-            raise ValueError(
-                f"scoring must be one of top1, ..., top{m} for {m} classes, got {self.scoring!r}."
-            )
-        return int(name[1])
 
     def _default_k(self) -> int:
+        check_is_fitted(self)
         return self.k_
 
 
-def _follow_paths(
-    features: Any,
-    labels: NDArray,
-    weight: NDArray | None,
-    scored_weight: NDArray | None,
-    train: NDArray,
-    test: NDArray,
-    tried: list[losses.Loss],
-    Cs: NDArray,
-    options: dict[str, Any],
-) -> tuple[NDArray, NDArray]:
-    """Return the accuracies (C, loss, number of guesses) and gaps (C, loss) of one fold."""
-    m = int(labels.max()) + 1
-    fit_on = features[np.ix_(train, train)] if options["kernel"] else features[train]
-    score_on = features[np.ix_(test, train)] if options["kernel"] else features[test]
-    present, fold_labels = np.unique(labels[train], return_inverse=True)
-    accuracy, gap = np.empty((len(Cs), len(tried), m)), np.empty((len(Cs), len(tried)))
-    for column, loss in enumerate(tried):
-        solutions: Path = path(
-            fit_on,
-            fold_labels,
-            loss,
-            Cs=Cs,
-            sample_weight=None if weight is None else weight[train],
-            **options,
-        )
-        gap[:, column] = solutions.gaps
-        # A class that the fold was not trained on comes last.
-        scores = np.full((len(Cs), len(test), m), -np.inf)
-        scores[..., present] = solutions.scores(score_on)
-        for row in range(len(Cs)):
-            accuracy[row, column] = topk_accuracy_curve(
-                labels[test],
-                scores[row],
-                labels=np.arange(m),
-                sample_weight=None if scored_weight is None else scored_weight[test],
-            )
-    return accuracy, gap
-
-
-class MultilabelClassifier(_CertifiedClassifier):
+class MultilabelClassifier(CertifiedClassifier):
     """Linear or kernel classifier of examples with several labels, trained to a certified optimum.
 
-    The labels are ranked by their scores; those above a threshold are predicted.
+    The labels are ranked by their scores; those above a threshold are predicted. Minimises
+    ``1/2 |W|^2 + C * sum_i w_i loss(x_i W, y_i)``, which is scikit-learn's scale. A `fit` that
+    fails or is interrupted (Ctrl-C) leaves the classifier as it was.
 
     Parameters
     ----------
@@ -938,7 +712,7 @@ class MultilabelClassifier(_CertifiedClassifier):
         What the threshold maximises, see `topkopt.metrics.tune_threshold`.
     cv : int, splitter or iterable, default 5
         The folds of the threshold; an int means that many, shuffled by `random_state`.
-    tol, max_epochs, warm_start, random_state, verbose
+    tol, max_epochs, warm_start, keep_dual, random_state, verbose
         See `TopKClassifier`.
 
     Attributes
@@ -954,9 +728,10 @@ class MultilabelClassifier(_CertifiedClassifier):
     intercept_ : ndarray of shape (m,)
         The constant terms.
     dual_coef_ : ndarray of shape (m, n)
-        The dual variables: ``coef_ = dual_coef_ @ X``.
-    n_iter_, duality_gap_, history_, solution_
-        See `TopKClassifier`.
+        The dual variables: ``coef_ = dual_coef_ @ X``. Only with a kernel, or if kept.
+    X_fit_, n_iter_, duality_gap_, history_, solution_
+        See `TopKClassifier`; the objectives of the history are what is minimised, divided by
+        ``C * n``.
     n_features_in_ : int
         The number of features.
     feature_names_in_ : ndarray of str
@@ -996,6 +771,7 @@ class MultilabelClassifier(_CertifiedClassifier):
         tol: float = 1e-3,
         max_epochs: int = 1000,
         warm_start: bool = False,
+        keep_dual: bool = False,
         random_state: Any = None,
         verbose: int = 0,
     ):
@@ -1015,6 +791,7 @@ class MultilabelClassifier(_CertifiedClassifier):
         self.tol = tol
         self.max_epochs = max_epochs
         self.warm_start = warm_start
+        self.keep_dual = keep_dual
         self.random_state = random_state
         self.verbose = verbose
 
@@ -1024,7 +801,18 @@ class MultilabelClassifier(_CertifiedClassifier):
         tags.classifier_tags.multi_label = True
         return tags
 
-    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> MultilabelClassifier:
+    __metadata_request__fit = {"groups": UNUSED}  # noqa: RUF012  it is for the splitter
+
+    @all_or_nothing
+    @with_callbacks
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        **params: Any,
+    ) -> MultilabelClassifier:
         """Train the classifier and choose its threshold.
 
         Parameters
@@ -1035,6 +823,10 @@ class MultilabelClassifier(_CertifiedClassifier):
             The labels as an indicator matrix, or one class per example.
         sample_weight : array_like of shape (n,), optional
             Non-negative weights: 2 counts an example twice, 0 leaves it out.
+        groups : array_like of shape (n,), optional
+            For `cv`, if it keeps the examples of a group together.
+        **params
+            With ``sklearn.set_config(enable_metadata_routing=True)``, what else `cv` asks for.
 
         Returns
         -------
@@ -1043,17 +835,41 @@ class MultilabelClassifier(_CertifiedClassifier):
         """
         _check_loss(self.loss, _MULTILABEL)
         self._check_threshold()
-        _check_shape_of_targets(y)
-        X, y = self._validate(X, y, multi_output=True)
-        labels = self._encode(y)
+        check_targets(y)
+        data, targets = self._validate(X, y, multi_output=True)
+        labels = self._encode(targets)
         weight = self._example_weights(sample_weight, labels)
-        self._prepare(X)
-        if self.multilabel_:
+        self._prepare(data)
+        split_params, _ = route(self, None, sample_weight, groups, params)
+        folds = self._folds(data, labels, split_params)
+        n_subtasks = len(folds) + 1 if folds else self.max_epochs
+        task = training = fit_task(self, n_subtasks, X, y, sample_weight)
+        if folds:
             scored_weight = None if sample_weight is None else as_weight(sample_weight, len(labels))
-            self.threshold_ = self._choose_threshold(X, labels, weight, scored_weight)
+            self.threshold_ = self._choose_threshold(
+                data, labels, weight, scored_weight, folds, task
+            )
+            training = task.subtask("all examples", self.max_epochs)
+        elif self.multilabel_:
+            self.threshold_ = float(self.threshold)
         loss = flat_loss(self.loss, smoothing=self.smoothing)
-        self._train(X, labels, loss, self.C, weight)
+        self._train(data, labels, loss, self.C, weight, training)
+        if training is not task:
+            training.end(dict)
+        task.end(dict)
         return self
+
+    def get_metadata_routing(self) -> Any:
+        """Return who asks for what of the parameters of `fit`.
+
+        Returns
+        -------
+        sklearn.utils.metadata_routing.MetadataRouter
+            The splitter, and this classifier itself.
+        """
+        fit = MethodMapping().add(caller="fit", callee="split")
+        router = MetadataRouter(owner=self).add_self_request(self)
+        return router.add(splitter=self.cv, method_mapping=fit)
 
     def _check_threshold(self) -> None:
         _check_metric(self.metric)
@@ -1073,7 +889,7 @@ class MultilabelClassifier(_CertifiedClassifier):
             labels = labels.ravel()
         self.multilabel_ = labels.ndim == 2
         if not self.multilabel_:
-            self.classes_, encoded = _encode_classes(labels)
+            self.classes_, encoded = encode_classes(labels)
             return encoded
         if type_of_target(labels) != "multilabel-indicator" or not np.isin(labels, (0, 1)).all():
             raise ValueError(
@@ -1087,28 +903,40 @@ class MultilabelClassifier(_CertifiedClassifier):
         return not self.multilabel_ and len(self.classes_) == 2
 
     def _choose_threshold(
-        self, X: Any, Y: NDArray, weight: NDArray | None, scored_weight: NDArray | None
+        self,
+        X: Any,
+        Y: NDArray,
+        weight: NDArray | None,
+        scored_weight: NDArray | None,
+        folds: list[tuple],
+        task: Task,
     ) -> float:
-        if self.threshold != "cv":
-            return float(self.threshold)
-        scores = np.empty(Y.shape)
         held_out = np.zeros(len(Y), dtype=bool)  # a splitter need not test every example
+        for train, test in folds:
+            check_fold_weight(weight, train, "train each fold on")
+            held_out[test] = True
+        check_fold_weight(scored_weight, held_out, "hold out")
+        scores = np.empty(Y.shape)
         # The weights hold the class weights already.
         fixed = {"threshold": 0.0, "class_weight": None, "warm_start": False, "verbose": 0}
         model = type(self)(**{**self.get_params(deep=False), **fixed})
-        for train, test in self._folds(X, Y):
-            if self._is_precomputed():
-                fit_on, score_on = X[np.ix_(train, train)], X[np.ix_(test, train)]
-            else:
-                fit_on, score_on = X[train], X[test]
-            _check_fold_weight(weight, train)
-            model.fit(fit_on, Y[train], None if weight is None else weight[train])
-            scores[test] = model.decision_function(score_on)
-            held_out[test] = True
+        pairwise = self._is_precomputed()
+        for number, (train, test) in enumerate(folds, start=1):
+            task.subfit(
+                f"fold {number}/{len(folds)}",
+                model,
+                rows_of(X, train, train, pairwise=pairwise),
+                Y[train],
+                None if weight is None else weight[train],
+            )
+            scores[test] = model.decision_function(rows_of(X, test, train, pairwise=pairwise))
         weight = None if scored_weight is None else scored_weight[held_out]
         return tune_threshold(Y[held_out], scores[held_out], self.metric, sample_weight=weight)[0]
 
-    def _folds(self, X: Any, Y: NDArray) -> list[tuple]:
+    def _folds(self, X: Any, Y: NDArray, split_params: dict) -> list[tuple]:
+        """Return the folds of the threshold, none if they are not needed."""
+        if not (self.multilabel_ and self.threshold == "cv"):
+            return []
         seed = self._random_state().randint(np.iinfo(np.int32).max)
 
         def splitter() -> Any:
@@ -1116,7 +944,32 @@ class MultilabelClassifier(_CertifiedClassifier):
                 return KFold(self.cv, shuffle=True, random_state=seed)
             return check_cv(self.cv)
 
-        return _split(splitter, self.cv, X, Y)
+        return folds_of(splitter, self.cv, X, Y, split_params)
+
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+        """Return how often all labels of an example are predicted, and no others.
+
+        Parameters
+        ----------
+        X : array_like or sparse matrix of shape (n, d)
+            The examples as rows.
+        y : array_like or sparse matrix of shape (n, m), or array_like of shape (n,)
+            Their labels as in training.
+        sample_weight : array_like of shape (n,), optional
+            Non-negative weights of the examples.
+
+        Returns
+        -------
+        float
+            The accuracy of `predict`. With one class per example and several of the highest score,
+            one of t that is right counts 1/t.
+        """
+        check_is_fitted(self)
+        if not self.multilabel_:
+            return self._topk_score(X, y, 1, sample_weight)
+        check_container(y, "y")
+        check_container(sample_weight, "sample_weight")
+        return super(CertifiedClassifier, self).score(X, y, sample_weight)
 
     def decision_function(self, X: Any) -> NDArray:
         """Return by how much the scores of the labels exceed the threshold.

@@ -3,6 +3,11 @@
 Every function takes the truth first and the scores second, so that
 ``sklearn.metrics.make_scorer(metric, response_method="decision_function")`` works. What is missing
 here (F1, Hamming, Jaccard, ...) is scikit-learn's.
+
+Equal scores rank nothing. With ``ties="average"``, the default, they get the mean over all ways to
+order them, so that constant scores are as good as a guess; "optimistic" orders them as suits the
+scores best, "pessimistic" as suits them worst. The papers' figures are the optimistic top-k error
+and the pessimistic rank loss.
 """
 
 from __future__ import annotations
@@ -14,7 +19,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
-from topkopt._validation import as_array, as_floating, as_weight, check_k, check_scalar
+from topkopt._validation import as_array, as_floating, as_weight, check_csr, check_k, check_scalar
 
 __all__ = [
     "THRESHOLDS",
@@ -53,6 +58,7 @@ def topk_accuracy(
     *,
     labels: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
+    ties: str = "average",
 ) -> float:
     """Return how often fewer than k classes score higher than the right one.
 
@@ -69,6 +75,8 @@ def topk_accuracy(
         values of `y_true` if there are m, otherwise 0, 1, ..., m - 1.
     sample_weight : array_like of shape (n,), optional
         Non-negative weights of the examples.
+    ties : {"average", "optimistic", "pessimistic"}, default "average"
+        What equal scores count: the mean over all ways to order them, or the best or the worst way.
 
     Returns
     -------
@@ -81,19 +89,26 @@ def topk_accuracy(
 
     Notes
     -----
-    Ties count as correct, as in the papers; ``sklearn.metrics.top_k_accuracy_score`` breaks them by
-    the order of the columns, so that permuting the classes changes its result.
+    Of t classes with the score of the right one, below a higher ones, ``k - a`` may be named: the
+    credit is ``(k - a) / t``, between 0 and 1. So constant scores over m classes have accuracy
+    ``k / m``. "optimistic" gives 1 where that is positive, as in the papers, and "pessimistic" 0
+    where it is below 1. ``sklearn.metrics.top_k_accuracy_score`` breaks ties by the order of the
+    columns, so that permuting the classes changes its result.
 
     Examples
     --------
     >>> from topkopt.metrics import topk_accuracy
     >>> scores = [[3.0, 2.0, 1.0], [1.0, 1.0, 0.0], [2.0, 1.0, 0.0]]
     >>> topk_accuracy([1, 1, 2], scores, k=1)
+    0.16666666666666666
+    >>> topk_accuracy([1, 1, 2], scores, k=1, ties="optimistic")
     0.3333333333333333
     >>> topk_accuracy([1, 1, 2], scores, k=2)
     0.6666666666666666
     """
-    curve = topk_accuracy_curve(y_true, y_score, ks=[k], labels=labels, sample_weight=sample_weight)
+    curve = topk_accuracy_curve(
+        y_true, y_score, ks=[k], labels=labels, sample_weight=sample_weight, ties=ties
+    )
     return float(curve[0])
 
 
@@ -104,6 +119,7 @@ def topk_error(
     *,
     labels: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
+    ties: str = "average",
 ) -> float:
     """Return how often k or more classes score higher than the right one.
 
@@ -119,11 +135,13 @@ def topk_error(
         The class of each column, see `topk_accuracy`.
     sample_weight : array_like of shape (n,), optional
         Non-negative weights of the examples.
+    ties : {"average", "optimistic", "pessimistic"}, default "average"
+        What equal scores count: the mean over all ways to order them, or the best or the worst way.
 
     Returns
     -------
     float
-        ``1 - topk_accuracy(...)``.
+        ``1 - topk_accuracy(...)``. The papers' figure is that with ``ties="optimistic"``.
 
     Examples
     --------
@@ -131,7 +149,9 @@ def topk_error(
     >>> topk_error([0, 1], [[2.0, 1.0], [2.0, 1.0]])
     0.5
     """
-    return 1.0 - topk_accuracy(y_true, y_score, k, labels=labels, sample_weight=sample_weight)
+    return 1.0 - topk_accuracy(
+        y_true, y_score, k, labels=labels, sample_weight=sample_weight, ties=ties
+    )
 
 
 def topk_accuracy_curve(
@@ -141,6 +161,7 @@ def topk_accuracy_curve(
     ks: ArrayLike | None = None,
     labels: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
+    ties: str = "average",
 ) -> NDArray:
     """Return the top-k accuracy for several k in one pass.
 
@@ -156,6 +177,8 @@ def topk_accuracy_curve(
         The class of each column, see `topk_accuracy`.
     sample_weight : array_like of shape (n,), optional
         Non-negative weights of the examples.
+    ties : {"average", "optimistic", "pessimistic"}, default "average"
+        What equal scores count: the mean over all ways to order them, or the best or the worst way.
 
     Returns
     -------
@@ -173,16 +196,19 @@ def topk_accuracy_curve(
     columns = _columns_of(y_true, n, m, labels)
     weight = as_weight(sample_weight, n)
     places = np.arange(1, m + 1) if ks is None else _listed(ks, m)
-    above = np.count_nonzero(scores > scores[np.arange(n), columns][:, None], axis=1)
-    reached = np.cumsum(np.bincount(above, weights=weight, minlength=m))
-    return reached[places - 1] / weight.sum()
+    return _topk_curve(scores, columns, weight, places, ties)
 
 
 # Multilabel -----------------------------------------------------------------------------------
 
 
 def recall_at_k(
-    y_true: Any, y_score: ArrayLike, k: int = 1, *, sample_weight: ArrayLike | None = None
+    y_true: Any,
+    y_score: ArrayLike,
+    k: int = 1,
+    *,
+    sample_weight: ArrayLike | None = None,
+    ties: str = "average",
 ) -> float:
     """Return which part of an example's labels is among its k highest scores, on average.
 
@@ -196,15 +222,13 @@ def recall_at_k(
         How many labels are named, ``1 <= k <= m``.
     sample_weight : array_like of shape (n,), optional
         Non-negative weights of the examples.
+    ties : {"average", "optimistic", "pessimistic"}, default "average"
+        What equal scores count: the mean over all ways to order them, or the best or the worst way.
 
     Returns
     -------
     float
         The mean over the examples that have a label.
-
-    Notes
-    -----
-    Where scores are tied at the k-th place, the mean over all ways to break the tie is taken.
 
     Examples
     --------
@@ -217,11 +241,17 @@ def recall_at_k(
     weight = np.where(sizes > 0, weight, 0.0)
     if not weight.any():
         raise ValueError("y_true must have a label in some example of positive weight, got none.")
-    return float(weight @ (_hits(relevant, scores, k) / np.maximum(sizes, 1)) / weight.sum())
+    hits = _hits(relevant, scores, k, ties)
+    return float(weight @ (hits / np.maximum(sizes, 1)) / weight.sum())
 
 
 def precision_at_k(
-    y_true: Any, y_score: ArrayLike, k: int = 1, *, sample_weight: ArrayLike | None = None
+    y_true: Any,
+    y_score: ArrayLike,
+    k: int = 1,
+    *,
+    sample_weight: ArrayLike | None = None,
+    ties: str = "average",
 ) -> float:
     """Return which part of the k highest scores belongs to labels of the example, on average.
 
@@ -235,15 +265,13 @@ def precision_at_k(
         How many labels are named, ``1 <= k <= m``.
     sample_weight : array_like of shape (n,), optional
         Non-negative weights of the examples.
+    ties : {"average", "optimistic", "pessimistic"}, default "average"
+        What equal scores count: the mean over all ways to order them, or the best or the worst way.
 
     Returns
     -------
     float
         The mean over all examples; one without labels counts as 0.
-
-    Notes
-    -----
-    Where scores are tied at the k-th place, the mean over all ways to break the tie is taken.
 
     Examples
     --------
@@ -252,10 +280,16 @@ def precision_at_k(
     0.5
     """
     relevant, scores, weight = _as_multilabel(y_true, y_score, sample_weight)
-    return float(weight @ _hits(relevant, scores, k) / (k * weight.sum()))
+    return float(weight @ _hits(relevant, scores, k, ties) / (k * weight.sum()))
 
 
-def rank_loss(y_true: Any, y_score: ArrayLike, *, sample_weight: ArrayLike | None = None) -> float:
+def rank_loss(
+    y_true: Any,
+    y_score: ArrayLike,
+    *,
+    sample_weight: ArrayLike | None = None,
+    ties: str = "average",
+) -> float:
     """Return which part of the (label, other label) pairs is in the wrong order, on average.
 
     Parameters
@@ -266,12 +300,15 @@ def rank_loss(y_true: Any, y_score: ArrayLike, *, sample_weight: ArrayLike | Non
         The scores.
     sample_weight : array_like of shape (n,), optional
         Non-negative weights of the examples.
+    ties : {"average", "optimistic", "pessimistic"}, default "average"
+        What equal scores count: the mean over all ways to order them, or the best or the worst way.
 
     Returns
     -------
     float
-        Between 0, every label above all others, and 1. Ties count as errors, examples with no
-        label or with all of them as 0.
+        Between 0, every label above all others, and 1. A tied pair is half an error; examples with
+        no label or with all of them count as 0. The papers' figure is that with
+        ``ties="pessimistic"``, where a tied pair is an error.
 
     Examples
     --------
@@ -280,10 +317,13 @@ def rank_loss(y_true: Any, y_score: ArrayLike, *, sample_weight: ArrayLike | Non
     0.25
     """
     relevant, scores, weight = _as_multilabel(y_true, y_score, sample_weight)
-    order, last = _ranking(scores)
+    order, first, last = _ranking(scores)
     labels = np.take_along_axis(relevant, order, axis=1)
-    others_at_or_above = np.take_along_axis(np.cumsum(~labels, axis=1), last, axis=1)
-    wrong = np.where(labels, others_at_or_above, 0).sum(axis=1)
+    seen = np.cumsum(~labels, axis=1)
+    at_or_above = np.take_along_axis(seen, last, axis=1)
+    above = np.take_along_axis(seen - ~labels, first, axis=1)
+    others = _by_ties(ties, average=(above + at_or_above) / 2, best=above, worst=at_or_above)
+    wrong = np.where(labels, others, 0).sum(axis=1)
     pairs = labels.sum(axis=1) * (~labels).sum(axis=1)
     return float(weight @ (wrong / np.maximum(pairs, 1)) / weight.sum())
 
@@ -305,7 +345,13 @@ def mean_average_precision(
     Returns
     -------
     float
-        The mean over the labels that some example has. Examples of equal score enter together.
+        The mean over the labels that some example has.
+
+    Notes
+    -----
+    Examples of equal score enter together, with the precision that they have as a whole: constant
+    scores have the share of the label, whatever the order. There is no other way to count ties
+    here; it is scikit-learn's, too.
 
     Examples
     --------
@@ -314,7 +360,7 @@ def mean_average_precision(
     0.9166666666666666
     """
     relevant, scores, weight = _as_multilabel(y_true, y_score, sample_weight)
-    order, last = _ranking(scores.T)
+    order, _, last = _ranking(scores.T)
     mass = weight[order]
     positive = np.where(np.take_along_axis(relevant.T, order, axis=1), mass, 0.0)
     totals = np.take_along_axis(np.cumsum(mass, axis=1), last, axis=1)
@@ -472,7 +518,10 @@ def _as_multilabel(
 ) -> tuple[NDArray, NDArray, NDArray]:
     """Return labels as booleans, scores and weights; scores are dense, so labels may be too."""
     scores = _as_scores(y_score)
-    labels = y_true.toarray() if scipy.sparse.issparse(y_true) else as_array(y_true, "y_true")
+    if scipy.sparse.issparse(y_true):
+        check_csr(y_true, "y_true")
+        y_true = y_true.toarray()
+    labels = as_array(y_true, "y_true")
     if labels.shape != scores.shape:
         raise ValueError(
             f"y_true must be an indicator matrix of the shape of y_score {scores.shape}, "
@@ -483,21 +532,56 @@ def _as_multilabel(
     return labels.astype(bool), scores, as_weight(sample_weight, len(scores))
 
 
-def _hits(relevant: NDArray, scores: NDArray, k: int) -> NDArray:
-    """Return how many labels are among the k highest scores, on average over broken ties."""
+def _by_ties(ties: str, *, average: Any, best: Any, worst: Any) -> Any:
+    """Return the value asked for."""
+    values = {"average": average, "optimistic": best, "pessimistic": worst}
+    if not isinstance(ties, str) or ties not in values:
+        raise ValueError(f"ties must be one of {', '.join(values)}, got {ties!r}.")
+    return values[ties]
+
+
+def _topk_curve(
+    scores: NDArray, columns: NDArray, weight: NDArray, places: NDArray, ties: str = "average"
+) -> NDArray:
+    """Return the accuracy for each number of guesses; scores may be -inf, which ties as well."""
+    own = scores[np.arange(len(scores)), columns][:, None]
+    above = np.count_nonzero(scores > own, axis=1)
+    tied = np.count_nonzero(scores == own, axis=1)  # the right class is one of them
+    above, tied = _by_ties(
+        ties, average=(above, tied), best=(above, 1), worst=(above + tied - 1, 1)
+    )
+    reached = [(weight * np.clip((k - above) / tied, 0.0, 1.0)).sum() for k in places]
+    return np.minimum(np.array(reached) / weight.sum(), 1.0)  # a sum may be rounded upwards
+
+
+def _hits(relevant: NDArray, scores: NDArray, k: int, ties: str) -> NDArray:
+    """Return how many labels are among the k highest scores."""
     m = scores.shape[1]
     k = check_k(k, m, "the number of classes")
     cut = np.partition(scores, m - k, axis=1)[:, m - k, None]
     above, tied = scores > cut, scores == cut
-    share = (k - above.sum(axis=1)) / tied.sum(axis=1)
-    return (relevant & above).sum(axis=1) + share * (relevant & tied).sum(axis=1)
+    named = k - above.sum(axis=1)  # of those tied at the k-th place
+    candidates, labels = tied.sum(axis=1), (relevant & tied).sum(axis=1)
+    return (relevant & above).sum(axis=1) + _by_ties(
+        ties,
+        average=named / candidates * labels,
+        best=np.minimum(named, labels),
+        worst=np.maximum(named - (candidates - labels), 0),
+    )
 
 
-def _ranking(scores: NDArray) -> tuple[NDArray, NDArray]:
-    """Return the order of each row, highest first, and for each place the last of its tie."""
+def _ranking(scores: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+    """Return the order of each row, highest first, and for each place the ends of its tie."""
     order = np.argsort(-scores, axis=1, kind="stable")
     ranked = np.take_along_axis(scores, order, axis=1)
     m = scores.shape[1]
-    ends = np.full(ranked.shape, m - 1)
-    ends[:, :-1] = np.where(ranked[:, :-1] > ranked[:, 1:], np.arange(m - 1), m - 1)
-    return order, np.minimum.accumulate(ends[:, ::-1], axis=1)[:, ::-1]
+    place = np.broadcast_to(np.arange(m), ranked.shape)
+    falls = ranked[:, :-1] > ranked[:, 1:]
+    first, last = np.zeros(ranked.shape, np.intp), np.full(ranked.shape, m - 1)
+    first[:, 1:] = np.where(falls, place[:, 1:], 0)
+    last[:, :-1] = np.where(falls, place[:, :-1], m - 1)
+    return (
+        order,
+        np.maximum.accumulate(first, axis=1),
+        np.minimum.accumulate(last[:, ::-1], axis=1)[:, ::-1],
+    )

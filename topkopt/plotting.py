@@ -8,17 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from topkopt._extras import require
-from topkopt._path import Path
-from topkopt._validation import as_floating, check_k
+from topkopt._scores import final_step, scores_of
+from topkopt._validation import as_floating, check_k, check_scalar
 from topkopt.metrics import _listed, topk_accuracy_curve
 from topkopt.solvers import Solution
+from topkopt.solvers.path import Path
 
 __all__ = ["ConvergenceDisplay", "PathDisplay", "ProjectionDisplay", "TopKAccuracyDisplay"]
+
+# A relative gap below this is rounding, of either sign: on a logarithmic axis it would be a cliff.
+_ROUNDING = float(np.finfo(np.float64).eps)
+
+# The panel for the gap that belongs to axes on which a path was drawn.
+_GAP_PANELS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
 class _Display:
@@ -56,13 +64,18 @@ def _as_matrix(x: ArrayLike, name: str, columns: int) -> NDArray:
 
 def _name_of(estimator: Any) -> str:
     """Return a legend for an estimator: its loss, with k where there is one."""
-    model = estimator[-1] if hasattr(estimator, "named_steps") else estimator
+    model = final_step(estimator)
     solution = getattr(model, "solution_", None)
     if solution is None:
         return type(model).__name__
     name = model.loss if isinstance(model.loss, str) else solution.loss.name
     k = getattr(solution.loss, "k", None) if "topk" in name else None
     return name.replace("_", " ") + (f", k = {k}" if k is not None else "")
+
+
+def _above_rounding(gaps: NDArray) -> NDArray:
+    """Return gaps that a logarithmic axis can show; NaN stays."""
+    return np.maximum(gaps, _ROUNDING)
 
 
 def _is_history(run: Any) -> bool:
@@ -126,7 +139,7 @@ class ConvergenceDisplay(_Display):
         -------
         ConvergenceDisplay
         """
-        model = estimator[-1] if hasattr(estimator, "named_steps") else estimator
+        model = final_step(estimator)
         if not hasattr(model, "history_"):
             raise ValueError(
                 f"estimator must be a fitted classifier of topkopt, got {estimator!r}; call fit."
@@ -173,8 +186,9 @@ class ConvergenceDisplay(_Display):
         against : {"epoch", "seconds"}, default "epoch"
             The horizontal axis.
         quantity : {"gap", "objective"}, default "gap"
-            The relative duality gap, or both objectives: the primal one falls, the dual one
-            (dashed) rises, and the optimum is between them.
+            The relative duality gap (where it is below rounding, 2.2e-16), or both objectives,
+            divided by ``C * n`` as in the papers: the primal one falls, the dual one (dashed)
+            rises, and the optimum is between them.
         **line
             Passed to ``matplotlib.axes.Axes.plot``.
 
@@ -188,7 +202,8 @@ class ConvergenceDisplay(_Display):
         self.lines_: list[Any] = []
         for name, history in self.runs.items():
             if quantity == "gap":
-                self.lines_ += ax.plot(history[against], history["gap"], label=name, **line)
+                gap = _above_rounding(history["gap"])
+                self.lines_ += ax.plot(history[against], gap, label=name, **line)
                 continue
             (primal,) = ax.plot(history[against], history["primal"], label=name, **line)
             dashed = {**line, "linestyle": "--", "color": primal.get_color()}
@@ -202,7 +217,7 @@ class ConvergenceDisplay(_Display):
 
 
 class TopKAccuracyDisplay(_Display):
-    """The accuracy against the number of guesses.
+    """The accuracy against the number of guesses; equal scores get their expected credit.
 
     Parameters
     ----------
@@ -268,18 +283,11 @@ class TopKAccuracyDisplay(_Display):
         -------
         TopKAccuracyDisplay
         """
-        score = getattr(estimator, "decision_function", None)
-        score = score or getattr(estimator, "predict_proba", None)
-        if isinstance(estimator, type) or score is None:
-            raise TypeError(
-                "estimator must be a fitted classifier with decision_function or predict_proba, "
-                f"got {estimator!r}."
-            )
-        scores = score(X)  # an estimator that is not fitted says so here
+        scores, classes = scores_of(estimator, X)
         return cls.from_predictions(
             y,
             scores,
-            labels=estimator.classes_,
+            labels=classes,
             sample_weight=sample_weight,
             name=name or _name_of(estimator),
             ax=ax,
@@ -356,21 +364,27 @@ class TopKAccuracyDisplay(_Display):
 class PathDisplay(_Display):
     """Accuracy and certified gap against C.
 
+    The gap has a panel of its own below the accuracies, within the place of the axes they are drawn
+    on. Its axis is logarithmic and spans decades, whatever the gaps: those that trainings stop at
+    differ by chance, and below rounding they are nothing.
+
     Parameters
     ----------
     Cs : array_like of shape (p,)
         The values of C.
     accuracy : dict of str to array_like of shape (p,)
-        Accuracies, by their names in the legend.
+        Accuracies, or other scores, by their names in the legend.
     gaps : array_like of shape (p,)
-        The relative duality gap for each C.
+        The relative duality gap for each C; NaN where there is no certificate.
+    tol : float, optional
+        The gap that was asked for.
 
     Attributes
     ----------
     lines_ : list of matplotlib.lines.Line2D
         The accuracies.
     gap_line_ : matplotlib.lines.Line2D
-        The gap.
+        The gap, where it is not below what its axis shows.
     ax_, gap_ax_, figure_
         The axes of the accuracies and of the gap, and their figure.
 
@@ -384,7 +398,14 @@ class PathDisplay(_Display):
     array([1., 1.])
     """
 
-    def __init__(self, Cs: ArrayLike, accuracy: Mapping[str, ArrayLike], gaps: ArrayLike):
+    def __init__(
+        self,
+        Cs: ArrayLike,
+        accuracy: Mapping[str, ArrayLike],
+        gaps: ArrayLike,
+        *,
+        tol: float | None = None,
+    ):
         if not isinstance(accuracy, Mapping):
             raise TypeError(
                 f"accuracy must be a dict of accuracies by name, got {type(accuracy).__name__}."
@@ -394,6 +415,7 @@ class PathDisplay(_Display):
             name: as_floating(v, f"accuracy[{name!r}]") for name, v in accuracy.items()
         }
         self.gaps = as_floating(gaps, "gaps")
+        self.tol = None if tol is None else check_scalar(tol, "tol")
         for name, values in {**self.accuracy, "gaps": self.gaps}.items():
             if self.Cs.ndim != 1 or not self.Cs.size or values.shape != self.Cs.shape:
                 raise ValueError(
@@ -412,7 +434,7 @@ class PathDisplay(_Display):
         estimator : TopKClassifierCV or Pipeline
             A fitted estimator.
         ks : list of int, optional
-            Which top-k accuracies to draw; by default the one that was maximised.
+            Which top-k accuracies to draw; by default the score that was maximised.
         ax : matplotlib.axes.Axes, optional
             Where to draw.
         **options
@@ -422,19 +444,20 @@ class PathDisplay(_Display):
         -------
         PathDisplay
         """
-        model = estimator[-1] if hasattr(estimator, "named_steps") else estimator
+        model = final_step(estimator)
         if not hasattr(model, "cv_accuracy_"):
             raise ValueError(
                 f"estimator must be a fitted TopKClassifierCV, got {estimator!r}; call fit, or use "
                 "PathDisplay.from_path."
             )
         column = int(np.flatnonzero(model.ks_ == model.k_)[0])
-        mean = model.cv_accuracy_.mean(axis=0)[:, column]
-        default = [int(model.scoring.removeprefix("top"))]
-        shown = default if ks is None else _listed(ks, len(model.classes_))
-        accuracy = {f"top-{k}": mean[:, k - 1] for k in shown}
+        if ks is None:
+            accuracy = {_name_of_scoring(model): model.scores_[:, column]}
+        else:
+            mean = model.cv_accuracy_.mean(axis=0)[:, column]
+            accuracy = {f"top-{k}": mean[:, k - 1] for k in _listed(ks, len(model.classes_))}
         gaps = model.cv_gap_[..., column].max(axis=0)
-        return cls(model.Cs_, accuracy, gaps).plot(ax, **options)
+        return cls(model.Cs_, accuracy, gaps, tol=model.tol).plot(ax, **options)
 
     @classmethod
     def from_path(
@@ -484,15 +507,16 @@ class PathDisplay(_Display):
             ]
         )
         accuracy = {f"top-{k}": curves[:, i] for i, k in enumerate(ks)}
-        return cls(path.Cs, accuracy, path.gaps).plot(ax, **options)
+        return cls(path.Cs, accuracy, path.gaps, tol=path[0].tol).plot(ax, **options)
 
     def plot(self, ax: Any = None, **line: Any) -> PathDisplay:
-        """Draw accuracies on the left axis and the gap, dotted, on the right one.
+        """Draw the accuracies, and the gap in a panel below them.
 
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
-            Where to draw; a new figure by default.
+            Where to draw; a new figure by default. Both panels share its place, also with what
+            was drawn there before.
         **line
             Passed to ``matplotlib.axes.Axes.plot`` for the accuracies.
 
@@ -501,18 +525,75 @@ class PathDisplay(_Display):
         PathDisplay
         """
         ax = self._open(ax)
+        self.gap_ax_ = gap_ax = _gap_panel(ax)
         self.lines_: list[Any] = []
         for name, values in self.accuracy.items():
             self.lines_ += ax.plot(self.Cs, values, **{"marker": ".", "label": name, **line})
-        self.gap_ax_ = ax.twinx()
-        (self.gap_line_,) = self.gap_ax_.plot(self.Cs, self.gaps, ":", color="0.5", label="gap")
-        ax.set_xscale("log")
-        ax.set_xlabel("C")
-        ax.set_ylabel("accuracy")
-        self.gap_ax_.set_yscale("log")
-        self.gap_ax_.set_ylabel("relative duality gap")
-        ax.legend(handles=[*self.lines_, self.gap_line_], frameon=False)
+        colour = self.lines_[0].get_color() if self.lines_ else "0.4"
+        low, high = self._decades()
+        (self.gap_line_,) = gap_ax.plot(
+            self.Cs, np.maximum(self.gaps, low), ".:", color=colour, clip_on=False
+        )
+        if self.tol:
+            gap_ax.axhline(self.tol, color="0.7", linewidth=0.8, zorder=0)
+        gap_ax.set(xscale="log", yscale="log", ylim=(low, high))
+        gap_ax.tick_params(axis="y", labelsize="small")
+        self._label("accuracy" if all("top-" in name for name in self.accuracy) else "score")
         return self
+
+    def _label(self, quantity: str) -> None:
+        """Name the axes; inside of them where no layout makes room for names between axes."""
+        if self.figure_.get_layout_engine() is not None:
+            self.ax_.set_ylabel(quantity)
+            self.gap_ax_.set(xlabel="C", ylabel="gap")
+            self.ax_.legend(frameon=False)
+            return
+        self.ax_.legend(frameon=False, title=quantity)
+        self.ax_.tick_params(axis="y", labelsize="small")
+        self.ax_.locator_params(axis="y", nbins=5)  # few ticks have few digits
+        if not self.gap_ax_.texts:
+            small = {"fontsize": "small", "transform": self.gap_ax_.transAxes}
+            self.gap_ax_.text(0.02, 0.96, "gap", va="top", **small)
+            self.gap_ax_.text(0.98, 0.06, "C", ha="right", va="bottom", **small)
+
+    def _decades(self) -> tuple[float, float]:
+        """Return the ends of the axis of the gap: decades, also those drawn there before."""
+        finite = self.gaps[np.isfinite(self.gaps)]
+        asked = self.tol or float(np.max(finite, initial=_ROUNDING))
+        low = max(asked / 100, _ROUNDING)
+        high = max(10 * asked, float(np.max(finite, initial=0.0)), 1000 * low)
+        if self.gap_ax_.lines:
+            before = self.gap_ax_.get_ylim()
+            low, high = min(low, before[0]), max(high, before[1])
+        # A decade is one only up to rounding.
+        return 10 ** np.floor(np.log10(low) + 1e-9), 10 ** np.ceil(np.log10(high) - 1e-9)
+
+
+def _gap_panel(ax: Any) -> Any:
+    """Return axes below others, for which these make room; the same whenever they are asked."""
+    if ax in _GAP_PANELS and _GAP_PANELS[ax].figure is not None:
+        return _GAP_PANELS[ax]
+    place = ax.get_subplotspec()
+    if place is None:  # axes put anywhere by hand
+        box = ax.get_position()
+        below = [box.x0, box.y0, box.width, 0.25 * box.height]
+        ax.set_position([box.x0, box.y0 + 0.3 * box.height, box.width, 0.7 * box.height])
+        panel = ax.figure.add_axes(below, sharex=ax)
+    else:
+        parts = place.subgridspec(2, 1, height_ratios=(3, 1), hspace=0.08)
+        ax.set_subplotspec(parts[0])
+        panel = ax.figure.add_subplot(parts[1], sharex=ax)
+    ax.tick_params(labelbottom=False)
+    _GAP_PANELS[ax] = panel
+    return panel
+
+
+def _name_of_scoring(search: Any) -> str:
+    """Return a legend for what a search maximised."""
+    if not isinstance(search.scoring, str):
+        return "score"
+    top = search.scoring.removeprefix("top")
+    return f"top-{top}" if top.isdecimal() else search.scoring.replace("_", " ")
 
 
 class ProjectionDisplay(_Display):

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from time import perf_counter
 
 import numpy as np
+from topkopt.reference.oracles import simplex_by_sorting
 
 from topkopt import projections, prox, reference
-from topkopt._demo_projections import simplex_by_sorting
 
 # One round of everything on small arrays: does it run? The figures then mean nothing.
 QUICK = bool(os.environ.get("TOPKOPT_BENCH_QUICK"))

@@ -11,8 +11,10 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from topkopt import losses
-from topkopt._validation import as_array, as_floating, check_k
-from topkopt.solvers import Solution, State, solve
+from topkopt._validation import as_array, as_floating, check_csr, check_flag, check_k
+from topkopt.solvers.problem import as_problem
+from topkopt.solvers.solution import Solution, State
+from topkopt.solvers.training import check_kernel, check_settings, train
 
 __all__ = ["Path", "check_Cs", "flat_loss", "path"]
 
@@ -37,7 +39,7 @@ class Path:
     Cs : ndarray of shape (p,)
         The values of C, increasing.
     solutions : list of Solution
-        One for each C.
+        One for each C; with dual variables if they were kept, or with a kernel.
     """
 
     Cs: NDArray
@@ -78,7 +80,9 @@ class Path:
         -------
         ndarray of shape (p, n, m)
         """
-        weights = [s.dual if s.coef is None else s.coef for s in self.solutions]
+        weights: list[Any] = [s.dual if s.coef is None else s.coef for s in self.solutions]
+        if scipy.sparse.issparse(X):
+            check_csr(X, "X")
         rows = X if scipy.sparse.issparse(X) else as_floating(X, "X")
         width = weights[0].shape[0]
         if rows.ndim != 2 or rows.shape[1] != width:
@@ -99,12 +103,15 @@ def path(
     smoothing: float = 0.0,
     weights: ArrayLike | str | None = None,
     sample_weight: ArrayLike | None = None,
-    kernel: bool = False,
+    kernel: bool | str = False,
     tol: float = 1e-3,
     max_epochs: int = 1000,
     random_state: Any = None,
     callback: Callable[[State], Any] | None = None,
     verbose: int = 0,
+    n_classes: int | None = None,
+    keep_dual: bool = False,
+    title: str = "",
 ) -> Path:
     """Train for several C, each from the solution of the one before.
 
@@ -127,10 +134,14 @@ def path(
         or their profile over k places.
     sample_weight : array_like of shape (n,), optional
         Non-negative weights of the examples.
-    kernel : bool, default False
-        Whether X is a Gram matrix.
-    tol, max_epochs, random_state, callback, verbose
-        As in `topkopt.solve`, for each C.
+    kernel : bool or "psd", default False
+        Whether X is a Gram matrix, see `topkopt.solve`; it is checked once for all C.
+    tol, max_epochs, random_state, callback, verbose, n_classes
+        As in `topkopt.solve`, for each C; a line of progress names its C.
+    keep_dual : bool, default False
+        Whether solutions of a linear path keep their dual variables, n times m numbers for each C.
+    title : str, default ""
+        What every line of progress begins with.
 
     Returns
     -------
@@ -151,30 +162,28 @@ def path(
     """
     trained = flat_loss(loss, k=k, smoothing=smoothing, weights=weights)
     grid = check_Cs(Cs)
-
-    def train(by: losses.Loss, C: float, start: Solution | None) -> Solution:
-        return solve(
-            X,
-            y,
-            by,
-            C=C,
-            sample_weight=sample_weight,
-            kernel=kernel,
-            tol=tol,
-            max_epochs=max_epochs,
-            warm_start=start,
-            random_state=random_state,
-            callback=callback,
-            verbose=verbose,
-        )
-
+    check_flag(keep_dual, "keep_dual")
+    settings = check_settings(
+        tol=tol,
+        max_epochs=max_epochs,
+        random_state=random_state,
+        callback=callback,
+        verbose=verbose,
+    )
     # Where a loss that is not convex ends depends on its start: the softmax solution for that C.
     ascended = trained if trained.convex else losses.Softmax()
+    problem = as_problem(
+        X, y, ascended, float(grid[0]), sample_weight, check_kernel(kernel), n_classes
+    )
+    trained.check_classes(problem.n_classes)
     solutions: list[Solution] = []
-    for C in grid:
-        solutions.append(train(ascended, C, solutions[-1] if solutions else None))
-    if not trained.convex:
-        solutions = [train(trained, start.C, start) for start in solutions]
+    last: Solution | None = None
+    for place, C in enumerate(grid, start=1):
+        line = f"{title}C = {C:.3g} ({place} of {len(grid)})  "
+        at = problem.at(float(C))
+        last = train(at, settings, last, title=line)
+        end = last if trained.convex else train(at.of(trained), settings, last, title=line)
+        solutions.append(end if keep_dual else end.without_dual())
     return Path(grid, solutions)
 
 

@@ -7,18 +7,16 @@ epoch, and returns the sums that a certificate is made of.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topkopt import losses
-from topkopt._data import Data
 from topkopt._frank_wolfe import ActiveSets, VertexExamples, scores_sums, toward_vertices
 from topkopt._sdca import Examples
-
-if TYPE_CHECKING:
-    from topkopt.solvers import _Problem
+from topkopt.solvers.data import Data, inner_product
+from topkopt.solvers.problem import Problem
 
 __all__ = ["METHODS", "Ascent", "check_method", "make_ascent"]
 
@@ -109,7 +107,7 @@ class FrankWolfe(Ascent):
         gain, bend = self.direct()
         coef = self.data.coef_from(self.change)
         scores = self.data.scores(coef)
-        bend += float(np.vdot(self.change, scores))
+        bend += inner_product(self.change, scores)
         best = gain / bend if bend > 0 else np.inf
         step = min(1.0, best) if gain > 0 else 0.0
         self.move(step)
@@ -158,7 +156,7 @@ class ActiveSetFrankWolfe(FrankWolfe):
 
 
 def make_ascent(
-    method: str, problem: _Problem, dual: NDArray, warm: bool, rng: Any, block_size: int
+    method: str, problem: Problem, dual: NDArray, warm: bool, rng: Any, block_size: int
 ) -> Ascent:
     """Return the ascent of a method, from dual blocks that are not 0 if it starts warm."""
     data = problem.data

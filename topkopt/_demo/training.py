@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
@@ -12,9 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topkopt import __version__, _demo_projections
-from topkopt._circle import make_circle
+from topkopt import __version__
+from topkopt._demo.layout import as_table, new_figure
 from topkopt._extras import require
+from topkopt.datasets import make_circle
 from topkopt.metrics import topk_accuracy_curve
 from topkopt.plotting import ConvergenceDisplay, TopKAccuracyDisplay
 
@@ -109,20 +108,12 @@ def table(results: Sequence[Result]) -> str:
                 f"{seconds:.2f}",
             ]
         )
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    rows.insert(1, ["-" * width for width in widths])
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if i else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )
+    return as_table(rows, text_columns=1)
 
 
 def draw(problem: Problem, results: Sequence[Result]) -> Figure:
     """Draw the gaps during the training, and the accuracies."""
-    figure = _demo_projections.new_figure(11, 4)
+    figure = new_figure(11, 4)
     left, right = figure.subplots(1, 2)
     certified = {r.title: r.classifier.history_ for r in results if r.classifier.duality_gap_ >= 0}
     ConvergenceDisplay(certified).plot(left)
@@ -151,27 +142,3 @@ def run(output: str, picture: bool) -> None:
         "certified gap: the objective is at most this fraction above the optimum; epochs: passes "
         "over the\ndata (L-BFGS iterations for the loss that is not convex)."
     )
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m topkopt",
-        description="demo: train six losses on the digits of scikit-learn and on three classes on "
-        "a circle, print top-k accuracies and certified duality gaps, draw both. projections: "
-        "apply every operator to a small vector, time it, check its optimality conditions.",
-    )
-    parser.add_argument(
-        "command", nargs="?", choices=["demo", "projections"], default="demo", help="what to do"
-    )
-    parser.add_argument("--output", default="topkopt-demo.png", help="the picture (%(default)s)")
-    parser.add_argument("--no-picture", action="store_true", help="print the tables only")
-    parser.add_argument("--version", action="version", version=f"topkopt {__version__}")
-    options = parser.parse_args(arguments)
-    action = run if options.command == "demo" else _demo_projections.run
-    try:
-        if not options.no_picture:
-            require("matplotlib")
-        action(options.output, not options.no_picture)
-    except ImportError as error:
-        sys.exit(f"{error}, or pass --no-picture." if "matplotlib" in str(error) else str(error))

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topkopt import __version__, projections, prox
+from topkopt._demo.layout import as_table, new_figure
 from topkopt.plotting import ProjectionDisplay
 from topkopt.reference import oracles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 EXAMPLE = np.array([2.0, 0.5, 0.25, -1.0])
 SHAPE = (50, 1000)  # of the array that is timed: small, to be done before other work intervenes
@@ -45,22 +45,8 @@ class Measurement(NamedTuple):
     title: str
     example: NDArray  # the image of EXAMPLE
     microseconds: float  # for 1000 numbers
-    speedup: float  # over `simplex_by_sorting` on the same array
+    speedup: float  # over `oracles.simplex_by_sorting` on the same array
     violation: float  # of the optimality conditions, relative to the size of the problem
-
-
-def simplex_by_sorting(x: NDArray) -> NDArray:
-    """Project rows onto the simplex the way it is usually written in NumPy.
-
-    >>> simplex_by_sorting(np.array([[0.5, 1.0, -1.0]]))
-    array([[0.25, 0.75, 0.  ]])
-    """
-    descending = -np.sort(-x, axis=1)
-    excess = np.cumsum(descending, axis=1) - 1.0
-    ranks = np.arange(1, x.shape[1] + 1, dtype=x.dtype)
-    support = (descending * ranks > excess).sum(axis=1, keepdims=True)
-    threshold = np.take_along_axis(excess, support - 1, axis=1) / support.astype(x.dtype)
-    return np.maximum(x - threshold, 0)
 
 
 def measure(cases: Sequence[tuple[str, Callable[..., Any], dict[str, Any]]]) -> list[Measurement]:
@@ -72,7 +58,7 @@ def measure(cases: Sequence[tuple[str, Callable[..., Any], dict[str, Any]]]) -> 
         target = tuple(out) if len(out) > 1 else out[0]
         time, sorting = _seconds(
             lambda: operator(*arrays, **params, out=target),  # noqa: B023
-            lambda: simplex_by_sorting(x),
+            lambda: oracles.simplex_by_sorting(x),
         )
         example = operator(*_inputs(operator, EXAMPLE), **params)
         violation = max(_violation(operator, params, row) for row in x[:4])
@@ -108,27 +94,18 @@ def _seconds(*calls: Callable[[], object], repeats: int = 40) -> list[float]:
 def table(lines: Sequence[Measurement]) -> str:
     """Lay the measurements out as text."""
     image = f"image of {EXAMPLE.tolist()}"
-    rows = [("set", image, "us per 1000", "vs sorting", "violation")]
+    rows = [["set", image, "us per 1000", "vs sorting", "violation"]]
     rows += [
-        (
+        [
             line.title,
             "[" + ", ".join(f"{value:.3f}" for value in line.example) + "]",
             f"{line.microseconds:.2f}",
             f"{line.speedup:.1f}x",
             f"{line.violation:.0e}",
-        )
+        ]
         for line in lines
     ]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    rows.insert(1, tuple("-" * width for width in widths))  # type: ignore[arg-type]
-    left = 2  # columns of text, the others are numbers
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if i < left else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )
+    return as_table(rows, text_columns=2)
 
 
 # The picture -------------------------------------------------------------------------------
@@ -163,13 +140,6 @@ def draw_timings(ax: Axes, lines: Sequence[Measurement]) -> None:
     ax.set_xlabel("microseconds for 1000 numbers, one thread")
     ax.invert_yaxis()
     ax.spines[["top", "right"]].set_visible(False)
-
-
-def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure that needs no display."""
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
 
 
 def run(output: str, picture: bool) -> None:

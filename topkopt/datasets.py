@@ -1,4 +1,4 @@
-"""The papers' synthetic problem: three classes on a circle, where softmax fails at top-2."""
+"""Data to try things on: the papers' synthetic problem."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from topkopt._validation import check_k
+
+__all__ = ["make_circle"]
 
 _ENDS = np.array([1.0, 2.0, 3.0, 6.0, 7.0])  # of the five segments of [0, 7]
 _PROBABILITY = np.array(  # of each class (row) in each segment (column)
@@ -18,13 +22,17 @@ _PROBABILITY = np.array(  # of each class (row) in each segment (column)
 
 
 def make_circle(n_samples: int, random_state: Any = None) -> tuple[NDArray, NDArray]:
-    """Draw points on the unit circle and their classes 0, 1 and 2.
+    """Draw points on the unit circle and their classes 0, 1 and 2, where softmax fails at top-2.
+
+    The circle is cut into five segments. In some of them one class is certain, in others two or
+    three classes overlap, so that the best two guesses are not those of the largest probabilities
+    that a linear softmax can give.
 
     Parameters
     ----------
     n_samples : int
         How many.
-    random_state : int or Generator, optional
+    random_state : int, Generator or RandomState, optional
         Draws them.
 
     Returns
@@ -34,10 +42,12 @@ def make_circle(n_samples: int, random_state: Any = None) -> tuple[NDArray, NDAr
 
     Examples
     --------
+    >>> from topkopt.datasets import make_circle
     >>> X, y = make_circle(5, 0)
     >>> X.shape, y.shape
     ((5, 2), (5,))
     """
+    check_k(n_samples, np.iinfo(np.intp).max, name="n_samples")
     rng = np.random.default_rng(random_state)
     place = rng.uniform(0.0, _ENDS[-1], n_samples)
     segment = np.searchsorted(_ENDS, place, side="right")

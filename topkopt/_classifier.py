@@ -1,0 +1,533 @@
+"""What the classifiers share: data, kernels, training, scores, and fits that are all or nothing."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Mapping
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics.pairwise import pairwise_kernels
+from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from topkopt import losses
+from topkopt._callbacks import CallbackSupportMixin, EpochTasks, Task
+from topkopt._fingerprint import fingerprint
+from topkopt._search import Progress
+from topkopt._validation import (
+    as_array,
+    as_floating,
+    as_weight,
+    check_csr,
+    check_flag,
+    check_k,
+    check_scalar,
+)
+from topkopt.metrics import _topk_curve
+from topkopt.solvers import Solution, State, solve
+
+__all__ = [
+    "CertifiedClassifier",
+    "all_or_nothing",
+    "check_container",
+    "check_targets",
+    "encode_classes",
+]
+
+_KERNELS = ("linear", "rbf", "poly", "sigmoid", "precomputed")
+
+# How messages of scikit-learn begin that do not name a parameter, and what they are about.
+_ABOUT = {
+    "could not convert string": "X must hold numbers; encode categories first",
+    "Complex data": "X and y must hold real numbers",
+    "Found input variables": "y must have one entry per row of X",
+}
+
+
+def check_container(data: Any, name: str) -> None:
+    """Raise for what scikit-learn takes: it drops masks, and broken sparse matrices crash it."""
+    if np.ma.isMaskedArray(data):
+        as_array(data, name)  # which says what to do
+    if scipy.sparse.issparse(data):
+        if data.ndim != 2:
+            raise ValueError(
+                f"{name} must be a matrix with one row per example, got shape {data.shape}; use "
+                "reshape((1, -1)) for a single example."
+            )
+        check_csr(data, name)
+
+
+def check_targets(y: Any) -> None:
+    """Raise where scikit-learn would not say that it is y which has an unfit shape."""
+    if y is None:
+        return
+    check_container(y, "y")
+    try:
+        shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
+    except ValueError:
+        raise ValueError(
+            "y must hold one class per example, or be an indicator matrix, got lists of unequal "
+            "lengths; use sklearn.preprocessing.MultiLabelBinarizer."
+        ) from None
+    if len(shape) not in (1, 2) or 0 in shape[1:]:
+        raise ValueError(
+            f"y must hold one class per example, or be an indicator matrix, got shape {shape}."
+        )
+
+
+def encode_classes(y: NDArray) -> tuple[NDArray, NDArray]:
+    try:
+        check_classification_targets(y)
+        classes, labels = np.unique(y, return_inverse=True)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"y must hold classes, either numbers or strings. {error}") from None
+    if len(classes) < 2:
+        raise ValueError(
+            f"y must hold at least two classes, got one class ({classes.tolist()[0]!r}); add "
+            "examples of others."
+        )
+    return classes, labels
+
+
+def all_or_nothing(fit: Any) -> Any:
+    """Leave the classifier as it was if its fit fails or is interrupted."""
+
+    @functools.wraps(fit)
+    def whole(self: Any, *args: Any, **params: Any) -> Any:
+        before = dict(vars(self))
+        try:
+            return fit(self, *args, **params)
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    return whole
+
+
+# scikit-learn has no types: its classes are Any.
+class CertifiedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Training, kernels, intercept and scores: what the classifiers share."""
+
+    # What subclasses take in their constructors.
+    loss: Any
+    C: Any
+    class_weight: Any
+    kernel: Any
+    gamma: Any
+    degree: Any
+    coef0: Any
+    fit_intercept: bool
+    intercept_scaling: float
+    tol: float
+    max_epochs: int
+    warm_start: bool
+    keep_dual: bool
+    random_state: Any
+    verbose: int
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self._is_precomputed()
+        tags.input_tags.sparse = not tags.input_tags.pairwise
+        return tags
+
+    # Data ------------------------------------------------------------------------------------
+
+    def _validate(self, X: Any, y: Any = "no_validation", **options: Any) -> Any:
+        check_container(X, "X")
+        try:
+            return validate_data(
+                self,
+                X,
+                y,
+                accept_sparse=False if self._is_precomputed() else "csr",
+                dtype=[np.float64, np.float32],
+                **options,
+            )
+        except ValueError as error:
+            about = [rule for start, rule in _ABOUT.items() if str(error).startswith(start)]
+            if not about:
+                raise
+            raise ValueError(f"{about[0]}. {error}") from None
+
+    def _is_linear(self) -> bool:
+        return isinstance(self.kernel, str) and self.kernel == "linear"
+
+    def _is_precomputed(self) -> bool:
+        return isinstance(self.kernel, str) and self.kernel == "precomputed"
+
+    def _constant(self) -> float:
+        """Return the feature that stands for the intercept, 0 for none."""
+        if not check_flag(self.fit_intercept, "fit_intercept"):
+            return 0.0
+        return check_scalar(self.intercept_scaling, "intercept_scaling", positive=True)
+
+    def _features(self, X: Any, constant: float) -> Any:
+        """Return what the solver trains on: X with a constant feature, or a Gram matrix."""
+        if not self._is_linear():
+            return self._gram(X, X) + X.dtype.type(constant**2)
+        if not constant:
+            return X
+        column = np.full((X.shape[0], 1), constant, dtype=X.dtype)
+        if scipy.sparse.issparse(X):
+            return scipy.sparse.hstack([X, scipy.sparse.csr_array(column)], format="csr")
+        return np.hstack([X, column])
+
+    def _check_kernel(self, X: Any) -> None:
+        named = isinstance(self.kernel, str) and self.kernel in _KERNELS
+        if not (named or callable(self.kernel)):
+            raise ValueError(
+                f"kernel must be a function or one of {', '.join(_KERNELS)}, got {self.kernel!r}."
+            )
+        if not isinstance(self.gamma, str):
+            check_scalar(self.gamma, "gamma")
+        elif self.gamma not in ("scale", "auto"):
+            raise ValueError(f"gamma must be scale, auto or a number, got {self.gamma!r}.")
+        check_k(self.degree, np.iinfo(np.intp).max, name="degree")
+        check_scalar(self.coef0, "coef0", signed=True)
+        if self._is_precomputed() and X.shape[0] != X.shape[1]:
+            raise ValueError(
+                "X must be a square matrix, the kernel between all pairs of training examples, "
+                f"when kernel='precomputed', got shape {X.shape}."
+            )
+
+    def _gamma(self, X: Any) -> float:
+        if self.gamma == "scale":
+            sparse = scipy.sparse.issparse(X)
+            variance = X.multiply(X).mean() - X.mean() ** 2 if sparse else X.var()
+            return float(1.0 / (X.shape[1] * variance)) if variance > 0 else 1.0
+        return 1.0 / X.shape[1] if self.gamma == "auto" else float(self.gamma)
+
+    def _gram(self, A: Any, B: Any) -> NDArray:
+        if self._is_precomputed():
+            return A
+        if callable(self.kernel):
+            K = as_floating(self.kernel(A, B), "what kernel returns")
+            if K.shape != (A.shape[0], B.shape[0]):
+                raise ValueError(
+                    f"kernel must return an array of shape {(A.shape[0], B.shape[0])}, "
+                    f"got {K.shape}."
+                )
+        else:
+            K = pairwise_kernels(
+                A,
+                B,
+                metric=self.kernel,
+                filter_params=True,
+                gamma=self.gamma_,
+                degree=self.degree,
+                coef0=self.coef0,
+            )
+        if not np.isfinite(K).all():
+            raise ValueError(
+                f"kernel must give finite numbers, got NaN or infinity from {self.kernel!r}; scale "
+                "X or change the parameters of the kernel."
+            )
+        return K.astype(A.dtype, copy=False)
+
+    # Training --------------------------------------------------------------------------------
+
+    def _prepare(self, X: Any) -> None:
+        """Check what belongs to the kernel, and forget the last one."""
+        self._check_kernel(X)
+        for name in ("coef_", "gamma_", "X_fit_"):
+            self.__dict__.pop(name, None)
+        if not self._is_linear():
+            self.gamma_ = self._gamma(X)
+
+    def _remember(self, X: Any) -> None:
+        """Keep of the training data what scores need later, as it is now."""
+        self.n_features_in_ = X.shape[1]
+        if not (self._is_linear() or self._is_precomputed()):
+            self.X_fit_ = X.copy()
+
+    def _solver_options(self) -> dict[str, Any]:
+        return {
+            "kernel": self._kernel_promise(),
+            "tol": self.tol,
+            "max_epochs": self.max_epochs,
+            "random_state": self._random_state(),
+            "verbose": self._verbose(),
+        }
+
+    def _kernel_promise(self) -> bool | str:
+        """Return whether there is a kernel, and if theory says so, that it is semi-definite."""
+        if self._is_linear():
+            return False
+        definite = isinstance(self.kernel, str) and (
+            self.kernel == "rbf" or (self.kernel == "poly" and self.coef0 >= 0)
+        )
+        return "psd" if definite else True
+
+    def _verbose(self) -> int:
+        try:
+            return operator.index(self.verbose)
+        except TypeError:
+            raise TypeError(f"verbose must be an integer, got {self.verbose!r}.") from None
+
+    def _random_state(self) -> np.random.RandomState:
+        try:
+            return check_random_state(self.random_state)
+        except ValueError:
+            raise ValueError(
+                "random_state must be None, an integer from 0 to 2**32 - 1 or a RandomState, got "
+                f"{self.random_state!r}."
+            ) from None
+
+    def _example_weights(self, sample_weight: ArrayLike | None, labels: NDArray) -> NDArray | None:
+        """Return the product of the two kinds of weights, None if all are 1."""
+        if sample_weight is None and self.class_weight is None:
+            return None
+        weight = as_weight(sample_weight, len(labels))
+        if self.class_weight is None:
+            return weight
+        weight = weight * _class_weights(self.class_weight, self.classes_, labels, weight)
+        if not weight.any():
+            raise ValueError(
+                "class_weight must leave some example a positive weight, got "
+                f"{self.class_weight!r}."
+            )
+        return weight
+
+    def _train(
+        self,
+        X: Any,
+        labels: NDArray,
+        loss: losses.Loss,
+        C: float,
+        weight: NDArray | None,
+        task: Task,
+        progress: Progress | None = None,
+    ) -> None:
+        """Solve and set the attributes of a fitted classifier; epochs are parts of the task."""
+        constant = self._constant()
+        going_on = check_flag(self.warm_start, "warm_start")
+        kept = check_flag(self.keep_dual, "keep_dual") or going_on
+        features = self._features(X, constant)
+        trained_on = (self._kernel_key(), fingerprint(features, labels)) if going_on else None
+        previous = self._previous(trained_on, loss)
+        self._remember(X)
+        options = self._solver_options()
+        epochs = EpochTasks(
+            task, self.tol, self.max_epochs, lambda state: self._as_of(state, loss, constant)
+        )
+        watchers: list[Any] = [epochs] if task.watched else []
+        if progress is not None and progress.told:
+            watchers.append(progress)
+            options["verbose"] = 0
+
+        def callback(state: State) -> bool:
+            return any([watcher(state) for watcher in watchers])
+
+        solution = solve(
+            features,
+            labels,
+            loss,
+            C=C,
+            sample_weight=weight,
+            warm_start=previous,
+            callback=callback if watchers else None,
+            **options,
+        )
+        for watcher in watchers:
+            watcher.close()
+        self._trained_on = trained_on
+        needed = kept or solution.coef is None
+        self._adopt(solution if needed else solution.without_dual(), constant)
+
+    def _kernel_key(self) -> tuple:
+        """Return all that tells kernels apart."""
+        return self.kernel, getattr(self, "gamma_", None), self.degree, self.coef0
+
+    def _previous(self, trained_on: Any, loss: losses.Loss) -> Solution | None:
+        """Return the last solution if it is for this loss and these features and labels.
+
+        For other labels its dual variables would not be feasible; for other features they would
+        be, but they would say nothing.
+        """
+        last = getattr(self, "solution_", None)
+        if trained_on is None or last is None or last.loss != loss:
+            return None
+        return last if getattr(self, "_trained_on", None) == trained_on else None
+
+    def _adopt(self, solution: Solution, constant: float) -> None:
+        self.n_iter_ = solution.n_epochs
+        self.duality_gap_ = solution.gap
+        self.history_ = solution.history
+        self.__dict__.update(self._score_attributes(solution, constant))
+
+    def _score_attributes(self, solution: Any, constant: float) -> dict[str, Any]:
+        """Return the attributes that make scores out of coef, or of dual with a kernel."""
+        if solution.coef is None:
+            total = self._two_classes(solution.dual.T).sum(axis=1)
+            return {"solution_": solution, "intercept_": total * total.dtype.type(constant**2)}
+        coef = self._two_classes(solution.coef.T)
+        intercept = coef[:, -1] * coef.dtype.type(constant) if constant else np.zeros(len(coef))
+        return {
+            "solution_": solution,
+            "coef_": coef[:, : self.n_features_in_],
+            "intercept_": intercept.astype(coef.dtype, copy=False),
+        }
+
+    def _adopt_part(self, solution: Solution, present: NDArray) -> None:
+        """Adopt a solution for some of the classes; the others score less than all of them."""
+        m = len(self.classes_)
+
+        def spread(columns: NDArray | None) -> NDArray | None:
+            if columns is None:
+                return None
+            full = np.zeros((len(columns), m), columns.dtype)
+            full[:, present] = columns
+            return full
+
+        whole = replace(solution, coef=spread(solution.coef), dual=spread(solution.dual))
+        self._adopt(whole, self._constant())
+        if len(present) < m:
+            lowest = np.finfo(self.intercept_.dtype).min / 4  # finite, as scikit-learn wants it
+            self.intercept_[np.setdiff1d(np.arange(m), present)] = lowest
+
+    def _as_of(self, state: State, loss: losses.Loss, constant: float) -> dict[str, Any]:
+        """Return the attributes of the classifier that training has come to."""
+        linear = state.coef is not None
+        now = SimpleNamespace(
+            coef=np.array(state.coef) if linear else None,
+            dual=None if linear else np.array(state.dual),
+            loss=loss,
+        )
+        return self._score_attributes(now, constant)
+
+    @property
+    def dual_coef_(self) -> NDArray:
+        """The dual variables, one row per class; of two classes the difference."""
+        solution = getattr(self, "solution_", None)
+        if solution is None or solution.dual is None:
+            raise AttributeError(
+                f"{type(self).__name__} has no dual_coef_ unless it is fitted with a kernel, or "
+                "with keep_dual=True."
+            )
+        return self._two_classes(solution.dual.T)
+
+    def _two_classes(self, rows: NDArray) -> NDArray:
+        """Return one row per class; of two classes the difference, as in scikit-learn."""
+        return rows[1:] - rows[:1] if self._is_binary() else rows
+
+    def _is_binary(self) -> bool:
+        return len(self.classes_) == 2
+
+    # Scores ----------------------------------------------------------------------------------
+
+    def decision_function(self, X: Any) -> NDArray:
+        """Return the scores of the classes.
+
+        Parameters
+        ----------
+        X : array_like or sparse matrix of shape (n, d)
+            The examples as rows; for a precomputed kernel, the kernel between them and the
+            training examples.
+
+        Returns
+        -------
+        ndarray of shape (n, m), or (n,) for two classes
+            More is better; of two classes, positive means the second one.
+        """
+        needed = "dual_coef_" if self._is_precomputed() else "X_fit_"
+        check_is_fitted(self, "coef_" if self._is_linear() else needed)
+        X = self._validate(X, reset=False)
+        if self._is_linear():
+            scores = np.asarray(X @ self.coef_.T) + self.intercept_
+        else:
+            K = self._gram(X, None if self._is_precomputed() else self.X_fit_)
+            scores = K @ self.dual_coef_.T + self.intercept_
+        return scores[:, 0] if self._is_binary() else scores
+
+    def _class_scores(self, X: Any) -> NDArray:
+        """Return one column per class, also for two."""
+        scores = self.decision_function(X)
+        return np.stack([-scores, scores], axis=1) / 2 if scores.ndim == 1 else scores
+
+    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Return the accuracy of the highest score.
+
+        Parameters
+        ----------
+        X : array_like or sparse matrix of shape (n, d)
+            The examples as rows.
+        y : array_like of shape (n,)
+            Their classes; one that was not in the training data is never right.
+        sample_weight : array_like of shape (n,), optional
+            Non-negative weights of the examples.
+
+        Returns
+        -------
+        float
+            Where several classes share the highest score, one of t that is right counts 1/t, see
+            `topkopt.metrics.topk_accuracy`; else this is the accuracy of `predict`.
+        """
+        return self._topk_score(X, y, 1, sample_weight)
+
+    def _topk_score(self, X: Any, y: Any, k: int, sample_weight: Any) -> float:
+        scores = self._class_scores(X)
+        check_container(y, "y")
+        y = column_or_1d(y)
+        if len(y) != len(scores):
+            raise ValueError(f"y must have one entry per row of X ({len(scores)}), got {len(y)}.")
+        kinds = {values.dtype.kind for values in (y, self.classes_)}
+        if "O" not in kinds and len({kind in "SU" for kind in kinds}) == 2:
+            raise ValueError(
+                f"y must hold classes like those of the training data, such as "
+                f"{self.classes_.tolist()[0]!r}, got {y.tolist()[0]!r}."
+            )
+        weight = as_weight(sample_weight, len(y))
+        known = np.isin(y, self.classes_)
+        if not weight[known].any():
+            return 0.0
+        columns = np.searchsorted(self.classes_, y[known])
+        right = _topk_curve(scores[known], columns, weight[known], np.array([k]))[0]
+        return float(right * (weight[known].sum() / weight.sum()))
+
+
+def _class_weights(
+    class_weight: Any, classes: NDArray, labels: NDArray, weight: NDArray
+) -> NDArray:
+    """Return the weight of each example's class, or the mean over its labels, 1 without any."""
+    indicator = labels.ndim == 2
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        count = weight @ labels if indicator else np.bincount(labels, weight, len(classes))
+        # No example of positive weight has a class that is not counted.
+        of_class = weight.sum() / (len(classes) * np.where(count > 0, count, np.inf))
+    else:
+        of_class = _listed_weights(class_weight, classes, every_key=indicator)
+    if not indicator:
+        return of_class[labels]
+    size = labels.sum(axis=1)
+    return np.where(size > 0, labels @ of_class / np.maximum(size, 1), 1.0)
+
+
+def _listed_weights(class_weight: Any, classes: NDArray, *, every_key: bool) -> NDArray:
+    """Return the weights of a dict, 1 for a class it does not name.
+
+    A key that is no class is an error if `every_key`, or if a class is not named: then it may be
+    misspelt. Otherwise the class may be missing in y only because y is part of the data.
+    """
+    if not isinstance(class_weight, Mapping):
+        raise ValueError(f"class_weight must be a dict, 'balanced' or None, got {class_weight!r}.")
+    names = classes.tolist()
+    known = set(names)
+    unknown = [key for key in class_weight if key not in known]
+    if unknown and (every_key or not class_weight.keys() >= known):
+        shown = ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")
+        raise ValueError(
+            f"class_weight must name classes of y ({shown}), got {unknown[0]!r}; drop that key."
+        )
+    for key, value in class_weight.items():
+        check_scalar(value, f"class_weight[{key!r}]")
+    return np.array([class_weight.get(name, 1.0) for name in names], dtype=np.float64)

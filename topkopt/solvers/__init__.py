@@ -1,0 +1,11 @@
+"""Training to a duality gap that the user asks for.
+
+In the order in which the modules build on each other: `data` (feature matrices), `problem` (data,
+labels, loss and C), `solution` (what users get), `certificate`, `progress`, the methods (`ascent`,
+`descent`), `training` (`solve`) and `path`.
+"""
+
+from topkopt.solvers.solution import ConvergenceWarning, Solution, State
+from topkopt.solvers.training import solve
+
+__all__ = ["ConvergenceWarning", "Solution", "State", "solve"]

@@ -1,0 +1,325 @@
+"""Feature matrices as the solvers see them: dense rows, sparse rows or a kernel."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.linalg.lapack
+import scipy.sparse
+from numpy.typing import NDArray
+
+from topkopt import _sdca
+from topkopt._sdca import Examples
+from topkopt._validation import as_floating, check_csr
+
+__all__ = ["Data", "DenseData", "KernelData", "SparseData", "as_data", "inner_product"]
+
+_CHUNK = 1 << 20  # entries looked at together
+_CACHE = 1 << 15  # bytes of W up to which no block is worth its bookkeeping
+_SUMS_ROWS = 256  # most rows whose scores are computed together for a certificate
+_PRODUCT = 1 << 33  # multiplications in one product of a block, which Ctrl-C does not interrupt
+_TILE = 512  # rows and columns of a Gram matrix that are compared with their mirror image at once
+_ASYMMETRY = (
+    256  # units of rounding that entries of a Gram matrix may differ from their mirror image
+)
+
+
+class Data(ABC):
+    """n examples: their squared norms, epochs over them, and sums for the certificate.
+
+    ``coef`` is W = X'A, or A itself for a kernel.
+    """
+
+    n_rows: int
+    n_features: int
+    dtype: np.dtype
+    square_norms: NDArray
+
+    @abstractmethod
+    def epoch(
+        self, examples: Examples, coef: NDArray, dual: NDArray, order: NDArray, block_size: int
+    ) -> None:
+        """Take one dual step for each row in order."""
+
+    @abstractmethod
+    def sums(self, examples: Examples, coef: NDArray, dual: NDArray) -> tuple[float, float, float]:
+        """Return the sums of costs times losses and conjugates, and <A, scores>."""
+
+    @abstractmethod
+    def coef_from(self, dual: NDArray) -> NDArray:
+        """Return W = X'A anew, free of what rounding added step by step."""
+
+    @abstractmethod
+    def scores(self, coef: NDArray) -> NDArray:
+        """Return the scores of all rows."""
+
+    def auto_block(self, n_classes: int) -> int:
+        """Return how many rows to take together."""
+        return 1
+
+    def most_together(self) -> int | None:
+        """Return how many rows can be taken together at the most; None for any number."""
+        return None
+
+    def product_size(self, n_classes: int, block_size: int) -> float:
+        """Return the operations of one matrix product of an epoch."""
+        return 0.0
+
+
+class DenseData(Data):
+    """Rows of a dense matrix, of any memory layout and never copied as a whole."""
+
+    def __init__(self, X: NDArray):
+        self._hold(X)
+        self.square_norms = np.empty(self.n_rows)
+        for rows, part in self._parts():
+            np.einsum("ij,ij->i", part, part, dtype=np.float64, out=self.square_norms[rows])
+        _check_norms(self.square_norms)
+
+    def _hold(self, X: NDArray) -> None:
+        self.X = X
+        self.n_rows, self.n_features = X.shape
+        self.dtype = X.dtype
+        for _, part in self._parts():
+            _check_finite(part, "X")
+
+    def _parts(self) -> Iterator[tuple[slice, NDArray]]:
+        """Yield a few rows at a time: a memory-mapped X is not read into memory as a whole."""
+        step = max(1, _CHUNK // max(1, self.n_features))
+        for first in range(0, self.n_rows, step):
+            rows = slice(first, first + step)
+            yield rows, np.asarray(self.X[rows])
+
+    def epoch(
+        self, examples: Examples, coef: NDArray, dual: NDArray, order: NDArray, block_size: int
+    ) -> None:
+        """Take one dual step for each row in order."""
+        _sdca.dense_epoch(examples, self.X, coef, dual, order, block_size)
+
+    def sums(self, examples: Examples, coef: NDArray, dual: NDArray) -> tuple[float, float, float]:
+        """Return the sums of costs times losses and conjugates, and <A, X W>."""
+        return _sdca.dense_sums(examples, self.X, coef, dual, self._sums_rows(dual))
+
+    def _sums_rows(self, dual: NDArray) -> int:
+        return int(np.clip(2 * _CHUNK // max(self.n_features, dual.shape[1]), 1, _SUMS_ROWS))
+
+    def coef_from(self, dual: NDArray) -> NDArray:
+        """Return W = X'A."""
+        return np.ascontiguousarray(_product(self.X.T, dual))
+
+    def scores(self, coef: NDArray) -> NDArray:
+        """Return X W."""
+        return _product(self.X, coef)
+
+    def auto_block(self, n_classes: int) -> int:
+        """Return how many rows to take together.
+
+        A block of B rows costs B/(2 m) of the two products that are always done for its Gram
+        matrix and B/(4 d) for its corrections, and saves reading and writing W B times.
+        """
+        if self.n_features * n_classes * self.dtype.itemsize <= _CACHE:
+            return 1
+        most = min(256, _PRODUCT // (self.n_features * n_classes))
+        return int(np.clip(min(n_classes // 4, self.n_features), 16, max(16, most)))
+
+    def most_together(self) -> int | None:
+        """Return 1 where the inner products of rows are too large or too small for the dtype."""
+        limits = np.finfo(self.dtype)
+        largest = self.square_norms.max(initial=0.0)
+        in_range = largest == 0 or limits.tiny / limits.eps <= largest <= limits.max
+        return None if in_range else 1
+
+    def product_size(self, n_classes: int, block_size: int) -> float:
+        """Return the operations of one matrix product of an epoch."""
+        return 2.0 * block_size * self.n_features * n_classes
+
+
+class KernelData(DenseData):
+    """A Gram matrix K: W is never formed, the scores are (K + diag(shift)) A.
+
+    The duality gap bounds the distance to the optimum only if the matrix has no negative
+    eigenvalue, and rounding alone gives a Gram matrix some. The shift, of the size of that rounding
+    (0 for a row of zeros), moves them up: training and certificate are those of K with the shift.
+    That it suffices is shown by a Cholesky factorisation (n^3/3 operations, and a copy of K in
+    float64), unless the user vouches for K.
+    """
+
+    def __init__(self, K: NDArray, *, vouched: bool):
+        self._hold(K)
+        diagonal = np.ascontiguousarray(np.diagonal(K), dtype=np.float64)
+        if self.n_rows and diagonal.min() < 0:
+            raise ValueError(
+                f"X must be a Gram matrix when kernel=True, but its diagonal holds "
+                f"{diagonal.min():g}; pass a positive semi-definite kernel."
+            )
+        _check_symmetric(K, diagonal.max(initial=0.0))
+        self.shift = _definite_shift(K, diagonal, vouched)
+        self.square_norms = diagonal + self.shift
+
+    def epoch(
+        self, examples: Examples, coef: NDArray, dual: NDArray, order: NDArray, block_size: int
+    ) -> None:
+        """Take one dual step for each row in order; coef is dual."""
+        _sdca.kernel_epoch(examples, self.X, dual, order, block_size, self.shift)
+
+    def sums(self, examples: Examples, coef: NDArray, dual: NDArray) -> tuple[float, float, float]:
+        """Return the sums of costs times losses and conjugates, and <A, scores>."""
+        return _sdca.dense_sums(examples, self.X, dual, dual, self._sums_rows(dual), self.shift)
+
+    def coef_from(self, dual: NDArray) -> NDArray:
+        """Return A itself."""
+        return dual
+
+    def scores(self, coef: NDArray) -> NDArray:
+        """Return (K + diag(shift)) A."""
+        return _product(self.X, coef) + self.shift.astype(self.dtype)[:, None] * coef
+
+    def auto_block(self, n_classes: int) -> int:
+        """Return how many rows to take together."""
+        return int(np.clip(self.n_rows // 16, 1, 128))
+
+    def most_together(self) -> int | None:
+        """Return None: the inner products are given."""
+        return None
+
+
+class SparseData(Data):
+    """Rows of a CSR matrix; the cost of everything is proportional to the stored entries."""
+
+    def __init__(self, X: Any):
+        if not X.has_canonical_format:
+            X = X.copy()
+            X.sum_duplicates()
+        _check_finite(X.data, "X")
+        self.X = X
+        self.n_rows, self.n_features = X.shape
+        self.dtype = X.dtype
+        width = np.result_type(X.indices, X.indptr)
+        self.parts = X.data, X.indices.astype(width, copy=False), X.indptr.astype(width, copy=False)
+        with np.errstate(over="ignore"):
+            squares = X.data.astype(np.float64) ** 2
+        self.square_norms = np.add.reduceat(np.append(squares, 0.0), X.indptr[:-1])
+        self.square_norms[np.diff(X.indptr) == 0] = 0.0
+        _check_norms(self.square_norms)
+
+    def epoch(
+        self, examples: Examples, coef: NDArray, dual: NDArray, order: NDArray, block_size: int
+    ) -> None:
+        """Take one dual step for each row in order, one by one."""
+        _sdca.sparse_epoch(examples, *self.parts, coef, dual, order)
+
+    def sums(self, examples: Examples, coef: NDArray, dual: NDArray) -> tuple[float, float, float]:
+        """Return the sums of costs times losses and conjugates, and <A, X W>."""
+        return _sdca.sparse_sums(examples, *self.parts, coef, dual)
+
+    def coef_from(self, dual: NDArray) -> NDArray:
+        """Return W = X'A."""
+        return np.ascontiguousarray(_product(self.X.T, dual))
+
+    def scores(self, coef: NDArray) -> NDArray:
+        """Return X W."""
+        return _product(self.X, coef)
+
+
+def _product(a: Any, b: NDArray) -> NDArray:
+    """Return a @ b without a warning: the certificate finds what overflowed, and says more."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return a @ b
+
+
+def inner_product(a: NDArray, b: NDArray) -> float:
+    """Return <a, b>, with float32 arrays summed in float64."""
+    if a.dtype == np.float64:
+        return float(np.vdot(a, b))
+    return float(np.einsum("ij,ij->", a, b, dtype=np.float64))
+
+
+def _check_finite(values: NDArray, name: str) -> None:
+    if not np.isfinite(values).all():
+        raise ValueError(f"{name} must be finite, got NaN or infinite entries; clean or impute it.")
+
+
+def _check_norms(square_norms: NDArray) -> None:
+    if not np.isfinite(square_norms).all():
+        row = int(np.flatnonzero(~np.isfinite(square_norms))[0])
+        raise ValueError(
+            f"X must have rows whose squared norm is finite, but that of row {row} overflows; "
+            "scale the features, for example to unit variance or unit norm."
+        )
+
+
+def _check_symmetric(K: NDArray, largest: float) -> None:
+    """Raise unless K equals its transpose, but for the rounding of its entries."""
+    slack = _ASYMMETRY * np.finfo(K.dtype).eps * largest
+    n = K.shape[0]
+    for first in range(0, n, _TILE):
+        for second in range(first, n, _TILE):
+            upper = K[first : first + _TILE, second : second + _TILE]
+            lower = K[second : second + _TILE, first : first + _TILE]
+            apart = np.abs(upper - lower.T)
+            if apart.max() > slack:
+                place = np.unravel_index(np.argmax(apart), apart.shape)
+                i, j = int(place[0]) + first, int(place[1]) + second
+                raise ValueError(
+                    f"X must be symmetric when kernel=True, but X[{i}, {j}] = {K[i, j]:.6g} and "
+                    f"X[{j}, {i}] = {K[j, i]:.6g}; pass the kernel between all pairs of training "
+                    "examples, or (X + X.T) / 2 if that is what you mean."
+                )
+
+
+def _definite_shift(K: NDArray, diagonal: NDArray, vouched: bool) -> NDArray:
+    """Return what is added to the diagonal of K to make it positive semi-definite."""
+    n, limits = len(K), np.finfo(K.dtype)
+    unit = max(float(limits.eps) * diagonal.max(initial=0.0), float(limits.smallest_subnormal))
+    zero = diagonal == 0
+    zero[zero] = ~K[zero].any(axis=1)
+    # Independent rounding of n entries in a row adds up to about sqrt(n) units, at worst to n.
+    for size in (np.sqrt(n) * unit, n * unit):
+        shift = np.where(zero, 0.0, size)
+        if vouched or _has_cholesky(K, shift):
+            return shift
+    raise ValueError(
+        f"X must be positive semi-definite when kernel=True, but adding {n * unit:.2g} to its "
+        "diagonal leaves it an eigenvalue below 0, and no certificate would hold; choose another "
+        "kernel, such as rbf, or remove the negative eigenvalues (numpy.linalg.eigh)."
+    )
+
+
+def _has_cholesky(K: NDArray, shift: NDArray) -> bool:
+    """Whether K + diag(shift) has a Cholesky factorisation, which shows that it is definite."""
+    shifted = np.array(K, dtype=np.float64, order="F")
+    # A row of zeros has no part in it; its pivot may be any positive number.
+    shifted[np.diag_indices_from(shifted)] += np.where(shift > 0, shift, 1.0)
+    return scipy.linalg.lapack.dpotrf(shifted, lower=1, overwrite_a=1, clean=0)[1] == 0
+
+
+def _as_csr(X: Any) -> Any:
+    if X.ndim != 2:
+        raise ValueError(f"X must be a matrix with one row per example, got shape {X.shape}.")
+    if X.dtype.kind not in "biuf":
+        raise TypeError(f"X must hold real numbers, got dtype {X.dtype}; convert it first.")
+    check_csr(X, "X")
+    csr = scipy.sparse.csr_array(X)
+    return csr if csr.dtype in (np.float32, np.float64) else csr.astype(np.float64)
+
+
+def as_data(X: Any, kernel: bool | str) -> Data:
+    """Wrap a dense or sparse matrix of examples, or a Gram matrix."""
+    if scipy.sparse.issparse(X):
+        if kernel:
+            raise ValueError("X must be dense when kernel=True; call X.toarray() first.")
+        return SparseData(_as_csr(X))
+    array = as_floating(X, "X")
+    if array.ndim != 2:
+        raise ValueError(f"X must be a matrix with one row per example, got shape {array.shape}.")
+    if not kernel:
+        return DenseData(array)
+    if array.shape[0] != array.shape[1]:
+        raise ValueError(
+            f"X must be a square Gram matrix when kernel=True, got shape {array.shape}; "
+            "pass the kernel between all pairs of training examples."
+        )
+    return KernelData(array, vouched=kernel == "psd")

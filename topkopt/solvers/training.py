@@ -1,0 +1,394 @@
+"""`solve`: when to stop, what to certify, what to record and to say.
+
+The steps themselves are compiled, see ``_sdca``.
+"""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from topkopt import losses
+from topkopt._validation import check_k, check_scalar
+from topkopt.solvers.ascent import Ascent, check_method, make_ascent
+from topkopt.solvers.certificate import Certificate, certify
+from topkopt.solvers.data import Data
+from topkopt.solvers.descent import descend
+from topkopt.solvers.problem import Problem, as_problem
+from topkopt.solvers.progress import Progress
+from topkopt.solvers.solution import ConvergenceWarning, Solution, State
+from topkopt.solvers.threads import threads_for
+
+__all__ = ["Settings", "check_settings", "solve", "train"]
+
+
+def solve(
+    X: ArrayLike,
+    y: ArrayLike,
+    loss: losses.Loss | str,
+    *,
+    C: float = 1.0,
+    sample_weight: ArrayLike | None = None,
+    method: str = "sdca",
+    kernel: bool | str = False,
+    tol: float = 1e-3,
+    max_epochs: int = 1000,
+    check_every: int = 1,
+    warm_start: Solution | None = None,
+    random_state: Any = None,
+    block_size: int | str = "auto",
+    callback: Callable[[State], Any] | None = None,
+    verbose: int = 0,
+    n_classes: int | None = None,
+    on_interrupt: str = "raise",
+) -> Solution:
+    """Train a linear or kernel classifier and certify the result.
+
+    Minimises ``P(W) = 1/n sum_i w_i loss(X_i W, y_i) + 1/(2 C n) |W|^2`` by stochastic dual
+    coordinate ascent [1]_ or by a Frank-Wolfe method [2]_ [3]_, until the relative duality gap is
+    at most `tol`. The minimiser is that of ``1/2 |W|^2 + C sum_i w_i loss_i``, the objective of
+    scikit-learn, which is ``C n P(W)`` and given by `Solution.objective`.
+
+    Parameters
+    ----------
+    X : array_like or sparse matrix of shape (n, d), or (n, n) with `kernel`
+        The examples as rows, or their Gram matrix. float32 and float64 are kept, a dense X is not
+        copied (any memory order, memory-mapped too); sparse formats other than CSR are converted.
+        The squared norms of the rows must be finite.
+    y : array_like of shape (n,) or (n, m)
+        Labels 0, 1, ..., m - 1; for multilabel losses also an indicator matrix.
+    loss : Loss or str
+        A loss of `topkopt.losses`, or the registry name of one that needs no parameters.
+    C : float, default 1.0
+        Weight of the losses against the penalty ``1/2 |W|^2``.
+    sample_weight : array_like of shape (n,), optional
+        Non-negative weights w: 2 counts an example twice, 0 leaves it out.
+    method : str, default "sdca"
+        One of
+
+        - "sdca": the exact maximiser for one example after the other; trains every loss, and is the
+          fastest;
+        - "block_frank_wolfe": one example after the other, each towards its best vertex;
+        - "frank_wolfe": all examples at once towards their best vertices, with one step length;
+        - "away_step": towards the best vertex or away from the worst one in use, whichever is
+          better for an example;
+        - "pairwise": from the worst vertex in use to the best one.
+
+        All but the first are for `losses.Hinge`, `losses.TopKHinge` and `losses.WeightedTopKHinge`.
+    kernel : bool or "psd", default False
+        Whether X is a Gram matrix. It must be symmetric and positive semi-definite, or no
+        certificate would hold; both are checked, the latter by a Cholesky factorisation (about
+        ``n**3 / 3`` operations and a copy of X in float64). "psd" promises that it is by
+        construction, as a Gaussian kernel is, and saves the factorisation.
+    tol : float, default 1e-3
+        The relative duality gap to reach.
+    max_epochs : int, default 1000
+        The largest number of passes over the data; a step of "frank_wolfe", "away_step" or
+        "pairwise" is one.
+    check_every : int, default 1
+        Epochs between two certificates, each of which costs about half an epoch's products.
+    warm_start : Solution, optional
+        Where to start; of the same examples and classes, but possibly another C or other weights.
+    random_state : int, Generator or RandomState, optional
+        Draws the order of each epoch; the same seed gives the same bits.
+    block_size : int or "auto", default "auto"
+        How many dense rows are taken together; affects the speed only.
+    callback : callable, optional
+        Called with a `State` after each certificate; a true result stops the training. The arrays
+        of a state are copies.
+    verbose : int, default 0
+        1 shows one line of progress on a terminal, 2 or more a line per certificate anywhere. The
+        logger "topkopt" always gets the same facts.
+    n_classes : int, optional
+        The number m of classes; by default the largest label plus 1, of which at least half must
+        have an example.
+    on_interrupt : {"raise", "return"}, default "raise"
+        What Ctrl-C does: raise KeyboardInterrupt, or return what is certified so far.
+
+    Returns
+    -------
+    Solution
+        Not reaching `tol` also warns with `ConvergenceWarning`.
+
+    Notes
+    -----
+    A Gram matrix is trained with ``sqrt(n)`` units of its rounding added to the diagonal (at most
+    n of them), because rounding leaves it with eigenvalues slightly below 0; the certificate is
+    that of the matrix with this addition.
+
+    BLAS uses one thread where the matrix products are too small to gain from more.
+
+    `topkopt.losses.TruncatedTopKEntropy` is not convex: the softmax solution is computed first and
+    then improved by L-BFGS; there is no certificate, and the gap is NaN.
+
+    The vertices of a hinge loss are its weights, given to the classes in some order. "away_step"
+    and "pairwise" keep those in use as lists of classes. Every example chooses its own direction
+    and may stop at its own bound; only the line search is common to all, so that the dual objective
+    never falls. A `warm_start` counts as one more vertex of each example.
+
+    References
+    ----------
+    .. [1] M. Lapin, M. Hein, B. Schiele, "Top-k multiclass SVM", NIPS 2015.
+    .. [2] T. Kato, Y. Hirohashi, "Learning weighted top-k support vector machine", ACML 2019.
+    .. [3] S. Lacoste-Julien, M. Jaggi, "On the global linear convergence of Frank-Wolfe
+           optimization variants", NIPS 2015.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from topkopt import losses, solve
+    >>> solution = solve(np.eye(2), [0, 1], losses.Hinge())
+    >>> solution.coef
+    array([[ 0.5, -0.5],
+           [-0.5,  0.5]])
+    >>> solution.gap
+    0.0
+    """
+    loss = losses.get(loss)
+    check_method(method, loss)
+    C = check_scalar(C, "C", positive=True)
+    settings = check_settings(
+        method=method,
+        tol=tol,
+        max_epochs=max_epochs,
+        check_every=check_every,
+        random_state=random_state,
+        block_size=block_size,
+        callback=callback,
+        verbose=verbose,
+        on_interrupt=on_interrupt,
+    )
+    problem = as_problem(X, y, loss, C, sample_weight, check_kernel(kernel), n_classes)
+    return train(problem, settings, warm_start)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to train; see `solve`."""
+
+    method: str = "sdca"
+    tol: float = 1e-3
+    max_epochs: int = 1000
+    check_every: int = 1
+    random_state: Any = None
+    block_size: int | str = "auto"
+    callback: Callable[[State], Any] | None = None
+    verbose: int = 0
+    on_interrupt: str = "raise"
+
+
+def check_settings(**given: Any) -> Settings:
+    """Return settings whose values make sense."""
+    settings = Settings(**given)
+    check_scalar(settings.tol, "tol", remedy="0 trains for max_epochs.")
+    for name in ("max_epochs", "check_every"):
+        check_k(getattr(settings, name), np.iinfo(np.intp).max, "any number", name=name)
+    try:
+        operator.index(settings.verbose)
+    except TypeError:
+        raise TypeError(f"verbose must be an integer, got {settings.verbose!r}.") from None
+    if settings.callback is not None and not callable(settings.callback):
+        raise TypeError(
+            f"callback must be a function of a State, or None, got {settings.callback!r}."
+        )
+    if settings.on_interrupt not in ("raise", "return"):
+        raise ValueError(f"on_interrupt must be raise or return, got {settings.on_interrupt!r}.")
+    if isinstance(settings.block_size, str):
+        if settings.block_size != "auto":
+            raise ValueError(
+                f"block_size must be a positive integer or 'auto', got {settings.block_size!r}."
+            )
+    else:
+        check_k(settings.block_size, np.iinfo(np.int32).max, "2**31 - 1", name="block_size")
+    return settings
+
+
+def check_kernel(kernel: Any) -> bool | str:
+    """Return kernel, which is True, False or "psd"."""
+    if isinstance(kernel, (bool, np.bool_)) or (isinstance(kernel, str) and kernel == "psd"):
+        return kernel if isinstance(kernel, str) else bool(kernel)
+    raise TypeError(
+        f"kernel must be True or False, or 'psd', got {kernel!r}. Pass a Gram matrix as X, or use "
+        "TopKClassifier(kernel=...)."
+    )
+
+
+def train(
+    problem: Problem,
+    settings: Settings,
+    warm_start: Solution | None = None,
+    *,
+    title: str = "",
+    stacklevel: int = 3,
+) -> Solution:
+    """Train and warn unless the gap was reached."""
+    progress = Progress(settings.tol, settings.verbose, settings.callback, title)
+    size = _block_size(settings.block_size, problem.data, problem.n_classes)
+    try:
+        with threads_for(problem.data.product_size(problem.n_classes, size)):
+            if problem.loss.convex:
+                solution, complaint = _ascend(problem, settings, progress, warm_start, size)
+            else:
+                if warm_start is None:
+                    softmax, quiet = problem.of(losses.Softmax()), Progress(settings.tol)
+                    warm_start, _ = _ascend(softmax, settings, quiet, None, size)
+                _check_warm_start(problem, warm_start)
+                solution, complaint = descend(
+                    problem,
+                    progress,
+                    warm_start,
+                    tol=settings.tol,
+                    max_iterations=settings.max_epochs,
+                    return_on_interrupt=settings.on_interrupt == "return",
+                )
+    finally:
+        progress.close()
+    if not solution.converged:
+        warnings.warn(complaint, ConvergenceWarning, stacklevel=stacklevel)
+    return solution
+
+
+def _block_size(block_size: int | str, data: Data, m: int) -> int:
+    size = data.auto_block(m) if isinstance(block_size, str) else block_size
+    return min(size, data.most_together() or size)
+
+
+def _as_generator(random_state: Any) -> Any:
+    if hasattr(random_state, "permutation"):
+        return random_state
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError):
+        raise ValueError(
+            "random_state must be None, a non-negative integer, a Generator or a RandomState, got "
+            f"{random_state!r}."
+        ) from None
+
+
+def _check_warm_start(problem: Problem, warm_start: Any) -> None:
+    """Raise unless the solution is one for as many examples and classes."""
+    if not isinstance(warm_start, Solution):
+        raise TypeError(f"warm_start must be a Solution or None, got {type(warm_start).__name__}.")
+    shape = (problem.data.n_rows, problem.n_classes)
+    given = (len(warm_start.cost), warm_start.n_classes)
+    if given != shape:
+        raise ValueError(
+            f"warm_start must be a Solution for {shape[0]} examples and {shape[1]} classes, "
+            f"got one for {given[0]} and {given[1]}."
+        )
+
+
+def _start_dual(problem: Problem, warm_start: Solution | None) -> NDArray:
+    """Return dual variables to start from; -a_i/C_i stays as it was, and so feasible."""
+    if warm_start is None:
+        return np.zeros((problem.data.n_rows, problem.n_classes), problem.data.dtype)
+    _check_warm_start(problem, warm_start)
+    if warm_start.loss != problem.loss:
+        raise ValueError(
+            f"warm_start must be a Solution for the same loss, got {warm_start.loss!r} for "
+            f"{problem.loss!r}; its dual variables are not feasible here."
+        )
+    if warm_start.dual is None:
+        raise ValueError(
+            "warm_start must be a Solution with dual variables, got one without; train it with "
+            "keep_dual=True."
+        )
+    ratio = np.divide(
+        problem.cost,
+        warm_start.cost,
+        out=np.zeros_like(problem.cost),
+        where=warm_start.cost > 0,
+    )
+    return (warm_start.dual * ratio[:, None]).astype(problem.data.dtype)
+
+
+def _ascend(
+    problem: Problem,
+    settings: Settings,
+    progress: Progress,
+    warm_start: Solution | None,
+    block_size: int,
+) -> tuple[Solution, str]:
+    """Climb the dual with the gap as the only stopping rule; also return what to complain of."""
+    ascent = make_ascent(
+        settings.method,
+        problem,
+        _start_dual(problem, warm_start),
+        warm_start is not None,
+        _as_generator(settings.random_state),
+        block_size,
+    )
+    epoch, fresh, reason = 0, True, f"max_epochs={settings.max_epochs} reached"
+    try:
+        while True:
+            last = epoch == settings.max_epochs
+            if last or epoch % settings.check_every == 0:
+                # Before a result is vouched for, what rounding added to W step by step is removed.
+                if last:
+                    ascent.refresh()
+                found = certify(problem, ascent)
+                if found.reaches(settings.tol) and not (last or fresh):
+                    ascent.refresh()
+                    fresh = True
+                    found = certify(problem, ascent)
+                if progress.check(_state(epoch, progress, found, ascent)):
+                    reason = "stopped by the callback"
+                    break
+                if last or found.reaches(settings.tol):
+                    break
+            progress.move_on()
+            ascent.advance()
+            epoch += 1
+            fresh = False
+    except KeyboardInterrupt:
+        if settings.on_interrupt == "raise":
+            raise
+        ascent.refresh()
+        found = certify(problem, ascent)
+        progress.note(_state(epoch, progress, found, ascent))
+        reason = "interrupted"
+    solution = Solution(
+        coef=None if ascent.coef is ascent.dual else ascent.coef,
+        dual=ascent.dual,
+        primal=found.primal,
+        dual_value=found.dual_value,
+        gap=found.gap,
+        converged=found.reaches(settings.tol),
+        n_epochs=epoch,
+        history=progress.history(),
+        loss=problem.loss,
+        C=problem.C,
+        tol=settings.tol,
+        cost=problem.cost,
+        n_classes=problem.n_classes,
+    )
+    return solution, _complaint(reason, found, settings.tol)
+
+
+def _state(epoch: int, progress: Progress, found: Certificate, ascent: Ascent) -> State:
+    return State(
+        epoch,
+        progress.seconds(),
+        found.primal,
+        found.dual_value,
+        found.gap,
+        [None if ascent.coef is ascent.dual else ascent.coef, ascent.dual],
+    )
+
+
+def _complaint(reason: str, found: Certificate, tol: float) -> str:
+    if found.gap < 0:
+        return (
+            f"{reason} with a dual objective above the primal one, by {-found.gap:.3e} of it "
+            f"(asked for a gap of tol={tol:.3e}): digits were lost; scale the features, or lower C."
+        )
+    return (
+        f"{reason} with relative duality gap {found.gap:.3e} > tol={tol:.3e}; raise "
+        "max_epochs or tol, or scale the features."
+    )
