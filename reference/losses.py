@@ -105,10 +105,14 @@ class _MaxMargin(Loss):
     all_slots = False     # whether gamma also weighs the label's slot <1,p>
 
     def value(self, scores, y):
-        """Return the maximum over the set; for gamma = 0 a vertex of the set attains it."""
+        """Return the maximum over the set; for gamma = 0 a vertex of the set attains it.
+
+        As 0 is in the set, <h,p> is at least twice the smoothing term: nothing is negative.
+        """
         h = _margins(_finite(scores), y)
         p = self._best(h, 0.0)
-        return float(h @ p - self._smoothing_term(p))
+        term = self._smoothing_term(p)
+        return float(term + max(0.0, h @ p - 2 * term))
 
     def conjugate(self, v, y):
         """Return -<1,p> + gamma/2 <p,p> if p is in the set and v_y = -<1,p>, else inf."""
@@ -125,7 +129,7 @@ class _MaxMargin(Loss):
 
     def _best(self, h, alpha):
         curvature = alpha + self.smoothing
-        if curvature <= EPS * np.abs(h).max():         # the quadratic is lost in rounding
+        if curvature <= EPS * max(h.max(), 0.0):       # the quadratic is lost in rounding
             return self._vertex(h)
         bias = 1.0 if self.all_slots else alpha / curvature
         return self._project(h / curvature, bias)
@@ -301,7 +305,9 @@ class TruncatedTopKEntropy(Loss):
         """Return the softmax over J and the label, minus 1 on the label."""
         u, kept = self._truncate(scores, y)
         p = np.zeros_like(u)
-        p[kept] = np.exp(u[kept] - self.value(scores, y))
+        top = max(0.0, u[kept].max())
+        e = np.exp(u[kept] - top)
+        p[kept] = e / (np.exp(-top) + e.sum())
         return _with_label(p, y)
 
     def conjugate(self, v, y):
@@ -341,7 +347,7 @@ class OneVsAllHinge(Loss):
         s = _finite(scores)
         c = _signs(y, s.size)
         p = -c * self._prox(s, y, 0.0)
-        return float(p @ (1 - c * s) - self.smoothing / 2 * (p @ p))
+        return float(p @ ((1 - c * s) - self.smoothing / 2 * p))
 
     def conjugate(self, v, y):
         """Return the sum of -p_j + gamma/2 p_j^2, p = -c v, if 0 <= p <= 1, else inf."""
@@ -423,14 +429,14 @@ class MultilabelHinge(Loss):
         self.smoothing = at_least(smoothing, 0, "smoothing")
 
     def value(self, scores, y):
-        """Return max_v <s,v> + <1,p> - gamma/2 <v,v>."""
+        """Return max <b,p> + <c,p'> - gamma/2 <v,v>, with b and c as in `_margins`."""
         s = _finite(scores)
         labels = _label_set(y, s.size)
         if not _can_rank(labels):
             return 0.0
-        s = s - s[labels].min()            # no change, as <1,v> = 0; but fewer digits to lose
-        v = self._prox(s, labels, 0.0)
-        return float(v @ s + v[~labels].sum() - self.smoothing / 2 * (v @ v))
+        margins, v = self._margins(s, labels), self._prox(s, labels, 0.0)
+        term = self.smoothing / 2 * (v @ v)
+        return float(term + max(0.0, margins @ np.abs(v) - 2 * term))
 
     def conjugate(self, v, y):
         """Return -<1,p> + gamma/2 <v,v> on the bipartite simplex, else inf."""
@@ -449,10 +455,10 @@ class MultilabelHinge(Loss):
         v = np.zeros(q.size)
         if not _can_rank(labels):
             return v
-        q = q - q[labels].min()
-        b, c = 0.5 - q[labels], 0.5 + q[~labels]
+        margins = self._margins(q, labels)
+        b, c = margins[labels], margins[~labels]
         curvature = alpha + self.smoothing
-        if curvature <= EPS * max(np.abs(b).max(), np.abs(c).max()):
+        if curvature <= EPS * max(b.max(), 0.0):
             p, rest = np.zeros_like(b), np.zeros_like(c)
             if b.max() + c.max() > 0:
                 p[b.argmax()] = rest[c.argmax()] = 1.0
@@ -460,6 +466,15 @@ class MultilabelHinge(Loss):
             p, rest = project_bipartite_simplex(b / curvature, c / curvature)
         v[labels], v[~labels] = 0.0 - p, rest
         return v
+
+    def _margins(self, s, labels):
+        """Share the margins 1 + s_j - s_y among j and y: b_y + c_j, half of the largest each.
+
+        As <1,v> = 0 it does not matter who has how much; but so a small margin keeps its digits.
+        """
+        low, high = s[labels].min(), s[~labels].max()
+        half = (high - low + 1) / 2
+        return half + np.where(labels, low - s, s - high)
 
 
 class MultilabelSoftmax(Loss):
@@ -472,7 +487,9 @@ class MultilabelSoftmax(Loss):
         """Return the mean of the softmax losses of the labels."""
         s = _finite(scores)
         labels = _label_set(y, s.size)
-        return float(np.logaddexp.reduce(s - s[labels].mean())) if _can_rank(labels) else 0.0
+        if not _can_rank(labels):
+            return 0.0
+        return float(np.mean([np.logaddexp.reduce(s - own) for own in s[labels]]))
 
     def conjugate(self, v, y):
         """Return <x,log x> if x = v + 1_Y/N is in the simplex, else inf."""
@@ -492,6 +509,8 @@ class MultilabelSoftmax(Loss):
         labels = _label_set(y, q.size)
         if not _can_rank(labels):
             return np.zeros(q.size)
+        if np.count_nonzero(labels) == 1:          # then -<1,p> has more digits than x - 1
+            return Softmax()._prox(q, labels.argmax(), alpha)
         share = _uniform(labels)
         x = prox_entropy_simplex(q + alpha * share, alpha)
         return _polish(x, q, share, alpha) if alpha > 1 else x - share

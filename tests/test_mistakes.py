@@ -482,7 +482,7 @@ def test_prediction(model):
         ({"k": 3}, ValueError, "k must be between 1", "(2), got 3"),
         ({"k": True}, TypeError, "k must be an integer, got True"),
         ({"smoothing": "1"}, TypeError, "smoothing must be a real number, got '1'"),
-        ({"kernel": "rbf"}, TypeError, "kernel must be True or False, got 'rbf'", "Gram matrix"),
+        ({"kernel": "rbf"}, TypeError, "kernel must be True or False", "'rbf'", "Gram matrix"),
         ({"callback": 5}, TypeError, "callback must be a function of a State, or None, got 5"),
         ({"verbose": "yes"}, TypeError, "verbose must be an integer, got 'yes'"),
         ({"random_state": "seed"}, ValueError, "random_state must be None", "'seed'"),

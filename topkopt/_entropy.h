@@ -200,14 +200,16 @@ TK_DISPATCH(tk_totals, tk_entropy_move,
             (double *w, double r, double cap, ptrdiff_t n, ptrdiff_t counted, int exponential),
             (w, r, cap, n, counted, exponential))
 
-/* sum of x log x over the entries 0 < x < sqrt(2); what rounding left below 0 counts as 0. */
+/* sum of x log x over the entries 0 < x < sqrt(2); what rounding left below 0 counts as 0. Near 1
+ * the logarithm is that of x itself: 1/x has lost the digits of 1 - x. */
 TK_INLINE double tk_x_log_x_body(const double *x, ptrdiff_t n)
 {
     double sum = 0.0;
 #pragma omp simd reduction(+ : sum) simdlen(8)
     for (ptrdiff_t j = 0; j < n; j++) {
         const double v = x[j] > 1e-300 ? x[j] : 1.0;
-        sum -= v * tk_log(1.0 / v);
+        const double l = tk_log(v < 0.75 ? 1.0 / v : v);
+        sum += v < 0.75 ? -v * l : v * l;
     }
     return sum;
 }

@@ -10,7 +10,7 @@ a = -C v, which maximises -C L*(-a/C) - <q,a> - kappa/2 <a,a>. The forms of v ar
 """
 import numpy as np
 
-from libc.float cimport DBL_EPSILON, DBL_MIN
+from libc.float cimport DBL_EPSILON, DBL_MAX, DBL_MIN
 from libc.math cimport INFINITY, NAN, exp, fabs, fmax, log, log1p
 from libc.string cimport memcpy, memmove
 
@@ -31,6 +31,7 @@ _TOPK_KINDS = ("alpha", "beta", "label")
 cdef enum:
     FEW = 32             # up to this k the k largest are kept by insertion
     NEAR = 3             # ranks that are crossed one by one on the way to the k-th
+    LOSS = 16            # times its own size, the rounding that a sum may have
     LOOKS = 12           # for the k-th largest entry, before k of them are listed
     NEWTON_STEPS = 60    # six suffice; the bound only ends a search that rounding keeps alive
 
@@ -40,6 +41,7 @@ cdef enum What:
     CONJUGATE
 
 cdef double PLAIN_ALPHA = 1e3    # up to this alpha the softmax step loses at most 3 digits
+cdef double SMALL = 0.1           # next to the largest weight
 cdef double DOMAIN_SLACK = 1e-9  # of rounding, forgiven outside a domain of size 1
 
 
@@ -61,16 +63,31 @@ cdef extern from "_rows.h" nogil:
     bint take_others(const double* s, Py_ssize_t own, Py_ssize_t m, double margin, double scale,
                      double* others)
 
-    # <p,b> - 1/2 <p,p>
-    double gain(const double* p, const double* b, Py_ssize_t n)
+    # scale <p,p> and scale <p,b - p>, where squares of p may underflow
+    double scaled_square(const double* p, Py_ssize_t n, double scale)
+    double scaled_rest(const double* p, const double* b, Py_ssize_t n, double scale)
 
 
 cdef extern from "_topk.h" nogil:
-    # For up to four rows of m scores: b are the margins (s_j - s_own + 1) scale. OUT gains (4): the
-    # largest <b,p> - 1/2 <p,p> over the top-k simplex of kind alpha and radius 1, for rows whose
+    # For up to four rows of m scores: h are the margins s_j - s_own + 1. OUT values (4): the largest
+    # <h,p> - smoothing/2 <p,p> over the top-k simplex of kind alpha and radius 1, for rows whose
     # bit is set in what it returns. INOUT starts: START for each row. TEMP work: 4 m
     int side_by_side(const double* s, const Py_ssize_t* own, Py_ssize_t n_rows, Py_ssize_t m,
-                     double k, double scale, double* starts, double* gains, double* work)
+                     double k, double smoothing, double* starts, double* values, double* work)
+
+
+cdef inline void take_differences(const double* s, Py_ssize_t own, Py_ssize_t m,
+                                  double* u) noexcept nogil:
+    # OUT u (m entries): s_j - s_own in the order of take_others; what overflows is the largest
+    # number there is
+    if not take_others(s, own, m, 0.0, 1.0, u):
+        keep_finite(u, m)
+
+
+cdef void keep_finite(double* u, Py_ssize_t n) noexcept nogil:
+    cdef Py_ssize_t j
+    for j in range(n):
+        u[j] = max(-DBL_MAX, min(u[j], DBL_MAX))
 
 
 cdef inline void return_others(Py_ssize_t own, Py_ssize_t m, double* v) noexcept nogil:
@@ -109,14 +126,45 @@ cdef inline double shifted_x_log_x(double z) noexcept nogil:
     return (1.0 + z) * log1p(z) if z > -1.0 else 0.0
 
 
-cdef inline double log_sum_exp(const double* s, Py_ssize_t m, double* work) noexcept nogil:
-    cdef double largest = row_max(s, m), total
-    exp_row(s, largest, work, m, &total)
-    return largest + log(total)
-
-
 cdef inline double log1p_exp(double t) noexcept nogil:
     return t + log1p(exp(-t)) if t > 0.0 else log1p(exp(t))
+
+
+cdef double softmax_value(const double* s, Py_ssize_t own, Py_ssize_t m,
+                          double* work) noexcept nogil:
+    # log(1 + sum_{j != own} exp(s_j - s_own)). Next to the largest score the label is a summand
+    # like all others; where it is the largest itself, the others may be far below rounding.
+    cdef double largest = row_max(s, m), total
+    exp_row(s, largest, work, m, &total)
+    if largest > s[own]:
+        return (largest - s[own]) + log(total)
+    work[own] = 0.0
+    return log1p(row_sum(work, m))
+
+
+cdef void softmax_prox(const double* q, Py_ssize_t own, Py_ssize_t m, double alpha, double* v,
+                       double* start, double* work) noexcept nogil:
+    # With k = 1 the label is one more entry of the simplex, and no cap is looked for. But its
+    # alpha swallows digits of the others when it is large.
+    cdef Py_ssize_t j
+    if alpha > PLAIN_ALPHA:
+        topk_entropy_prox(q, own, m, alpha, 1, v, start, work)
+        return
+    for j in range(m):
+        work[j] = min(q[j] - q[own], DBL_MAX)
+    work[own] = alpha
+    start[0] = prox_entropy_row(<const double*>work, v, m, alpha, 1.0, INFINITY, start[0],
+                                work + m)
+    v[own] = 0.0
+    v[own] = -row_sum(v, m)
+
+
+cdef void topk_entropy_prox(const double* q, Py_ssize_t own, Py_ssize_t m, double alpha,
+                            Py_ssize_t k, double* v, double* start, double* work) noexcept nogil:
+    take_differences(q, own, m, work)
+    start[0] = prox_topk_entropy_row(<const double*>work, v, m - 1, alpha, k, start[0],
+                                     work + m - 1)
+    return_others(own, m, v)
 
 
 cdef inline bint is_label(Labels y, Py_ssize_t j, Py_ssize_t* next_label) noexcept nogil:
@@ -157,7 +205,7 @@ cdef double largest_sum(const double* h, Py_ssize_t n, Py_ssize_t k, double larg
     # has its place at the k-th of them. INOUT start: a guess of where that is, below the largest;
     # NaN for none. TEMP work: 2 n
     cdef Around now
-    cdef double t = largest + start[0], low = -INFINITY, guess, total = 0.0
+    cdef double t = largest + start[0], low = -INFINITY, guess, total, kth
     cdef Py_ssize_t j, _
     if t != t:
         t = row_sum(h, n) / n
@@ -166,24 +214,28 @@ cdef double largest_sum(const double* h, Py_ssize_t n, Py_ssize_t k, double larg
         if now.below == -INFINITY and now.n_from == n and fabs(t) > 2 * fabs(now.above):
             t = now.above       # from far below all of them, sums lose digits
             continue
-        if now.n_above <= k <= now.n_from:
-            start[0] = t - largest
-            if now.n_from == k < n:     # the middle of the gap
-                start[0] = 0.5 * ((now.above if now.n_above == k else t) + now.below) - largest
-            return k * t + now.sum
+        total = k * t + now.sum
+        kth = now.above if now.n_above >= k else t
         if now.n_above == k + 1:
-            start[0] = now.above - largest
-            return (k * t + now.sum) - (now.above - t)
-        if now.n_from == k - 1:
-            start[0] = now.below - largest
-            return (k * t + now.sum) + (now.below - t)
-        if now.n_above > k:
+            total -= now.above - t
+        elif now.n_from == k - 1:
+            total += now.below - t
+            kth = now.below
+        elif now.n_above > k:
             low = t
             t = now.above if now.n_above <= k + NEAR else t + now.sum / now.n_above
-        else:
+            continue
+        elif now.n_from < k:
             guess = t - (largest - t) * (k / max(1.0, now.n_from) - 1.0)
             t = guess if now.n_from < k - NEAR and low < guess < t else now.below
+            continue
+        if kth != t and k * fabs(t) > LOSS * fabs(total):
+            t = kth             # a sum that is small next to t has lost digits
+            continue
+        start[0] = (0.5 * (kth + now.below) if now.n_from == k < n else kth) - largest
+        return total
     take_largest(h, n, k, work, work + n)
+    total = 0.0
     for j in range(k):
         total += work[j]
     start[0] = work[k - 1] - largest
@@ -213,6 +265,15 @@ cdef void weigh_largest(const double* h, double* p, Py_ssize_t n, const double* 
 
 # The base: arrays of rows ------------------------------------------------------------------------
 
+def _refuse_subclass(cls, **parameters):
+    # Only classes written in Python come here.
+    raise TypeError(
+        f"losses are compiled and final, so {cls.__name__} cannot be a subclass of "
+        f"{cls.__base__.__name__}: training would never call what it overrides. Choose one of "
+        "topkopt.losses.names(), or write a function of scores that calls a loss."
+    )
+
+
 cdef class Loss:
     """A loss of the scores of an example: the base of all losses."""
 
@@ -221,6 +282,8 @@ cdef class Loss:
     def __cinit__(self):
         if type(self) is Loss:
             raise TypeError("Loss is the base of all losses; use one of those, such as Hinge().")
+
+    __init_subclass__ = classmethod(_refuse_subclass)
 
     cdef Py_ssize_t work_size(self, Py_ssize_t m) noexcept nogil:
         return 0
@@ -387,11 +450,17 @@ cdef class MaxMargin(Loss):
     # curvature; where it is lost in rounding 0, and b are the margins themselves. TEMP work
     cdef double best(self, const double* s, Py_ssize_t own, Py_ssize_t m, double alpha, double* b,
                      double* p, double* start, double* work) noexcept nogil:
-        cdef double curvature = alpha + self.smoothing
-        if (curvature >= DBL_MIN and take_others(s, own, m, 1.0, 1.0 / curvature, b)
-                and (curvature >= 1.0 or row_max_abs(b, m - 1) < 1.0 / DBL_EPSILON)):
-            self.project(b, p, m - 1, 1.0 if self.all_slots else alpha / curvature, start, work)
-            return curvature
+        cdef double curvature = alpha + self.smoothing, most
+        cdef Py_ssize_t j
+        if curvature >= DBL_MIN:
+            most = DBL_MAX if curvature >= 1.0 else 1.0 / DBL_EPSILON
+            if not take_others(s, own, m, 1.0, 1.0 / curvature, b):
+                for j in range(m - 1):      # far below all that matters
+                    b[j] = max(b[j], -DBL_MAX)
+            if row_max(<const double*>b, m - 1) <= most:
+                self.project(b, p, m - 1, 1.0 if self.all_slots else alpha / curvature, start,
+                             work)
+                return curvature
         take_others(s, own, m, 1.0, 1.0, b)
         into_class_order(b, own, m)
         self.vertex(b, p, m - 1, work)
@@ -401,12 +470,20 @@ cdef class MaxMargin(Loss):
 
     cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
                           double* work) noexcept nogil:
+        # With 0 in the set, <p, b - p> less the bias is not negative, and it is 0 where only the
+        # set's cone binds: what is left of a small p then keeps its digits.
         cdef double* p = work + m
-        cdef double smoothing = self.best(s, y.index[0], m, 0.0, work, p, start, p + m), total
+        cdef double smoothing = self.best(s, y.index[0], m, 0.0, work, p, start, p + m)
+        cdef double total, square, rest
         if smoothing == 0.0:
             return chosen_sum(p, work, m - 1)
-        total = row_sum(p, m - 1) if self.all_slots else 0.0
-        return smoothing * (gain(p, work, m - 1) - 0.5 * total * total)
+        square = scaled_square(p, m - 1, smoothing)
+        rest = scaled_rest(p, work, m - 1, smoothing)
+        if self.all_slots:
+            total = row_sum(p, m - 1)
+            square += total * (smoothing * total)
+            rest -= total * (smoothing * total)
+        return 0.5 * square + fmax(0.0, rest)
 
     cdef double row_conjugate(self, const double* v, Labels y, Py_ssize_t m,
                               double* work) noexcept nogil:
@@ -415,8 +492,11 @@ cdef class MaxMargin(Loss):
         cdef double square
         if self.smoothing == 0.0:
             return v[own]
-        square = row_dot(v, v, m) - (0.0 if self.all_slots else v[own] * v[own])
-        return v[own] + 0.5 * self.smoothing * square
+        square = (scaled_square(v, own, self.smoothing)
+                  + scaled_square(v + own + 1, m - own - 1, self.smoothing))
+        if self.all_slots:
+            square += v[own] * (self.smoothing * v[own])
+        return v[own] + 0.5 * square
 
     cdef double row_violation(self, const double* v, Labels y, Py_ssize_t m,
                               double* work) noexcept nogil:
@@ -522,17 +602,16 @@ cdef class TopKHinge(MaxMargin):
     cdef void row_values(self, const double* s, const Labels* y, Py_ssize_t n_rows, Py_ssize_t m,
                          double* start, double* values, double* work) noexcept nogil:
         cdef Py_ssize_t[SIDE_BY_SIDE] own
-        cdef double[SIDE_BY_SIDE] gains
+        cdef double[SIDE_BY_SIDE] together
         cdef Py_ssize_t i
         cdef int found = 0
         if self.smoothing >= DBL_MIN and self.code == TOPK_ALPHA and m <= SHORT:
             for i in range(n_rows):
                 own[i] = y[i].index[0]
-            found = side_by_side(s, own, n_rows, m, self.k, 1.0 / self.smoothing, start, gains,
-                                 work)
+            found = side_by_side(s, own, n_rows, m, self.k, self.smoothing, start, together, work)
         for i in range(n_rows):
             if found >> i & 1:
-                values[i] = self.smoothing * gains[i]
+                values[i] = together[i]
             else:
                 values[i] = self.row_value(s + i * m, y[i], m, start + i * START, work)
 
@@ -631,6 +710,10 @@ cdef class WeightedTopKHinge(MaxMargin):
 
     cdef void project(self, const double* b, double* x, Py_ssize_t n, double bias, double* start,
                       double* work) noexcept nogil:
+        # The last threshold is one of the radius. Entries far smaller than that are not measured
+        # from there: they would lose their digits.
+        if row_max(b, n) < SMALL * self.w[0]:
+            start = NULL
         project_weighted_row(b, x, n, &self.w[0], self.w.shape[0], 1.0, self.label, bias, start,
                              work)
 
@@ -688,8 +771,8 @@ cdef class TopKEntropy(Loss):
         cdef double* q = work + n
         cdef double largest = 0.0, cap = 1.0 / self.k, t
         if self.k == 1:
-            return log_sum_exp(s, m, work) - s[y.index[0]]
-        take_others(s, y.index[0], m, 0.0, 1.0, work)
+            return softmax_value(s, y.index[0], m, work)
+        take_differences(s, y.index[0], m, work)
         t = prox_entropy_row(<const double*>work, q, n, 0.0, 1.0, cap, start[0], q + n)
         start[0] = t
         for j in range(n):      # log q_j = u_j - t below the cap
@@ -716,11 +799,7 @@ cdef class TopKEntropy(Loss):
 
     cdef void row_prox(self, const double* q, Labels y, Py_ssize_t m, double alpha, double* v,
                        double* start, double* work) noexcept nogil:
-        cdef Py_ssize_t n = m - 1
-        take_others(q, y.index[0], m, 0.0, 1.0, work)
-        start[0] = prox_topk_entropy_row(<const double*>work, v, n, alpha, self.k, start[0],
-                                         work + n)
-        return_others(y.index[0], m, v)
+        topk_entropy_prox(q, y.index[0], m, alpha, self.k, v, start, work)
 
 
 cdef class Softmax(TopKEntropy):
@@ -743,19 +822,7 @@ cdef class Softmax(TopKEntropy):
 
     cdef void row_prox(self, const double* q, Labels y, Py_ssize_t m, double alpha, double* v,
                        double* start, double* work) noexcept nogil:
-        # With k = 1 the label is one more entry of the simplex, and no cap is looked for. But
-        # its alpha swallows digits of the others when it is large.
-        cdef Py_ssize_t j, own = y.index[0]
-        if alpha > PLAIN_ALPHA:
-            TopKEntropy.row_prox(self, q, y, m, alpha, v, start, work)
-            return
-        for j in range(m):
-            work[j] = q[j] - q[own]
-        work[own] = alpha
-        start[0] = prox_entropy_row(<const double*>work, v, m, alpha, 1.0, INFINITY, start[0],
-                                    work + m)
-        v[own] = 0.0
-        v[own] = -row_sum(v, m)
+        softmax_prox(q, y.index[0], m, alpha, v, start, work)
 
 
 cdef class TruncatedTopKEntropy(Loss):
@@ -793,12 +860,14 @@ cdef class TruncatedTopKEntropy(Loss):
     cdef Py_ssize_t work_size(self, Py_ssize_t m) noexcept nogil:
         return 5 * m
 
-    cdef double truncate(self, const double* s, Labels y, Py_ssize_t m,
+    cdef double truncate(self, const double* s, Labels y, Py_ssize_t m, double* e, double* total,
                          double* work) noexcept nogil:
-        # OUT work[:m - 1]: u, with the k - 1 largest at -inf; returns the value. TEMP work: 5 m
+        # Returns the largest of 0 and the u of J. OUT e: the exponentials of u minus that, 0 for
+        # the k - 1 largest u; total: their sum. TEMP work: 4 m
         cdef Py_ssize_t j, n = m - 1, left = self.k - 1
         cdef double* top = work + m
-        take_others(s, y.index[0], m, 0.0, 1.0, work)
+        cdef double largest
+        take_differences(s, y.index[0], m, work)
         into_class_order(work, y.index[0], m)
         if left > 0:
             take_largest(work, n, self.k, top, top + n)
@@ -810,17 +879,23 @@ cdef class TruncatedTopKEntropy(Loss):
                 if left > 0 and work[j] == top[self.k - 1]:
                     work[j] = -INFINITY
                     left -= 1
-        return log1p_exp(log_sum_exp(work, n, top))
+        largest = max(0.0, row_max(<const double*>work, n))
+        exp_row(work, largest, e, n, total)
+        return largest
 
     cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
                           double* work) noexcept nogil:
-        return self.truncate(s, y, m, work)
+        cdef double total, largest = self.truncate(s, y, m, work, &total, work + m)
+        return log1p(total) if largest == 0.0 else largest + log(total + exp(-largest))
 
     cdef void row_prox(self, const double* q, Labels y, Py_ssize_t m, double alpha, double* v,
                        double* start, double* work) noexcept nogil:
         # Only ever called for the gradient, alpha = 0.
-        cdef double value = self.truncate(q, y, m, work), total
-        exp_row(work, value, v, m - 1, &total)
+        cdef double total, largest = self.truncate(q, y, m, v, &total, work)
+        cdef Py_ssize_t j
+        total += exp(-largest)
+        for j in range(m - 1):
+            v[j] /= total
         out_of_class_order(v, y.index[0], m)
         return_others(y.index[0], m, v)
 
@@ -906,7 +981,7 @@ cdef class OneVsAllHinge(OneVsAll):
 
     cdef double margin_value(self, double z) noexcept nogil:
         cdef double p = self.margin_prox(z, 0.0)
-        return p * (1.0 - z) - 0.5 * self.smoothing * p * p
+        return p * ((1.0 - z) - 0.5 * self.smoothing * p)
 
     cdef double margin_conjugate(self, double p) noexcept nogil:
         return 0.5 * self.smoothing * p * p - p
@@ -999,26 +1074,33 @@ cdef class MultilabelHinge(Loss):
         return (3 + BIPARTITE_WORK) * m
 
     cdef double split(self, const double* s, Labels y, Py_ssize_t m, double* b) noexcept nogil:
-        # OUT b: 1/2 - s on the labels, then 1/2 + s on the others, after a shift that changes
-        # nothing (v sums to 0) but loses fewer digits
+        # OUT b: for each label and behind them for each other class what it adds to the margins
+        # 1 + s_j - s_y; the largest of either side are half of the largest margin, which it
+        # returns. (A shift from one side to the other changes nothing, as v sums to 0.)
         cdef Py_ssize_t j, label = 0, other = y.n
-        cdef double shift = INFINITY
-        for j in range(y.n):
-            shift = min(shift, s[y.index[j]])
+        cdef double low = INFINITY, high = -INFINITY, largest, half
         for j in range(m):
             if is_label(y, j, &label):
-                b[label - 1] = 0.5 - (s[j] - shift)
+                low = min(low, s[j])
             else:
-                b[other] = 0.5 + (s[j] - shift)
+                high = max(high, s[j])
+        largest = (high - low) + 1.0
+        half = 0.5 * min(largest, DBL_MAX)
+        label = 0
+        for j in range(m):
+            if is_label(y, j, &label):
+                b[label - 1] = half - min(s[j] - low, DBL_MAX)
+            else:
+                b[other] = half + max(s[j] - high, -DBL_MAX)
                 other += 1
-        return shift
+        return largest
 
     cdef void best(self, double* b, Py_ssize_t n, Py_ssize_t m, double alpha, double* p,
                    double* work) noexcept nogil:
         # OUT p: the maximiser of <b,p> - (alpha + smoothing)/2 <p,p> on the bipartite simplex
         cdef double curvature = alpha + self.smoothing
         cdef Py_ssize_t j, first = 0, second = n
-        if curvature > DBL_EPSILON * row_max_abs(b, m):
+        if curvature > DBL_EPSILON * fabs(row_max(<const double*>b, m)):
             for j in range(m):
                 p[j] = b[j] / curvature
             project_bipartite_row(<const double*>p, n, <const double*>p + n, m - n, 1.0,
@@ -1037,11 +1119,15 @@ cdef class MultilabelHinge(Loss):
     cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
                           double* work) noexcept nogil:
         cdef double* p = work + m
+        cdef double largest, square
         if y.n == 0 or y.n == m:
             return 0.0
-        self.split(s, y, m, work)
+        largest = self.split(s, y, m, work)
+        if largest <= 0.0 or self.smoothing == 0.0 or largest == INFINITY:
+            return max(0.0, largest)
         self.best(work, y.n, m, 0.0, p, p + m)
-        return row_dot(work, p, m) - 0.5 * self.smoothing * row_dot(p, p, m)
+        square = scaled_square(p, m, self.smoothing)
+        return 0.5 * square + fmax(0.0, row_dot(work, p, m) - square)
 
     cdef double row_conjugate(self, const double* v, Labels y, Py_ssize_t m,
                               double* work) noexcept nogil:
@@ -1049,7 +1135,7 @@ cdef class MultilabelHinge(Loss):
         cdef Py_ssize_t j
         for j in range(y.n):
             total += v[y.index[j]]
-        return total + 0.5 * self.smoothing * row_dot(v, v, m)
+        return total + 0.5 * scaled_square(v, m, self.smoothing)
 
     cdef double row_violation(self, const double* v, Labels y, Py_ssize_t m,
                               double* work) noexcept nogil:
@@ -1107,17 +1193,21 @@ cdef class MultilabelSoftmax(Loss):
         self.multilabel = True
 
     cdef Py_ssize_t work_size(self, Py_ssize_t m) noexcept nogil:
-        return (1 + ENTROPY_WORK) * m
+        return (1 + max(<Py_ssize_t>TOPK_ENTROPY_WORK, <Py_ssize_t>ENTROPY_WORK)) * m
 
     cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
                           double* work) noexcept nogil:
-        cdef double mean = 0.0
+        cdef double largest, total, below = 0.0
         cdef Py_ssize_t j
         if y.n == 0 or y.n == m:
             return 0.0
+        if y.n == 1:
+            return softmax_value(s, y.index[0], m, work)
+        largest = row_max(s, m)
+        exp_row(s, largest, work, m, &total)
         for j in range(y.n):
-            mean += s[y.index[j]] / y.n
-        return log_sum_exp(s, m, work) - mean
+            below += largest - s[y.index[j]]
+        return below / y.n + log(total)
 
     cdef double row_conjugate(self, const double* v, Labels y, Py_ssize_t m,
                               double* work) noexcept nogil:
@@ -1151,6 +1241,9 @@ cdef class MultilabelSoftmax(Loss):
         if y.n == 0 or y.n == m:
             for j in range(m):
                 v[j] = 0.0
+            return
+        if y.n == 1:
+            softmax_prox(q, y.index[0], m, alpha, v, start, work)
             return
         for j in range(m):
             work[j] = q[j] + (alpha / y.n if is_label(y, j, &label) else 0.0)

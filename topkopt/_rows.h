@@ -52,7 +52,8 @@ TK_INLINE double clip(double v, double lower, double upper)
 #define TERM_SCALED(j) (v[j] = factor * a[j], s[j] * v[j])
 #define TERM_NOTHING(j) (b[j] - b[j]) /* NaN for NaN and the infinities */
 #define TERM_PRODUCT(j) a[j] * b[j]
-#define TERM_GAIN(j) p[j] * (b[j] - 0.5 * p[j])
+#define TERM_SQUARE(j) p[j] * (scale * p[j]) /* no underflow where scale is large */
+#define TERM_REST(j) p[j] * (scale * (b[j] - p[j]))
 #define TERM_OTHER(j) (others[j] = ((s[j] - own_score) + margin) * scale, others[j] * 0.0)
 
 /* How many entries a peak stands for. */
@@ -348,11 +349,19 @@ TK_INLINE double max_abs_body(const double *b, ptrdiff_t n)
     return m;
 }
 
-/* <p,b> - 1/2 <p,p> */
-TK_INLINE double gain_body(const double *p, const double *b, ptrdiff_t n)
+/* scale <p,p> */
+TK_INLINE double scaled_square_body(const double *p, ptrdiff_t n, double scale)
 {
     double sum;
-    ADD_UP(double, sum, n, TERM_GAIN);
+    ADD_UP(double, sum, n, TERM_SQUARE);
+    return sum;
+}
+
+/* scale <p,b - p> */
+TK_INLINE double scaled_rest_body(const double *p, const double *b, ptrdiff_t n, double scale)
+{
+    double sum;
+    ADD_UP(double, sum, n, TERM_REST);
     return sum;
 }
 
@@ -369,7 +378,9 @@ TK_INLINE int take_others_body(const double *restrict s, ptrdiff_t own, ptrdiff_
     return nothing == 0.0;
 }
 
-TK_DISPATCH(double, gain, (const double *p, const double *b, ptrdiff_t n), (p, b, n))
+TK_DISPATCH(double, scaled_square, (const double *p, ptrdiff_t n, double scale), (p, n, scale))
+TK_DISPATCH(double, scaled_rest,
+            (const double *p, const double *b, ptrdiff_t n, double scale), (p, b, n, scale))
 TK_DISPATCH(int, take_others,
             (const double *s, ptrdiff_t own, ptrdiff_t m, double margin, double scale,
              double *others),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import itertools
 import logging
 import sys
 from collections.abc import Callable
@@ -146,8 +145,7 @@ class _Trainings:
     """A callback of `path` that knows which C it is at: a training begins with epoch 0."""
 
     def __init__(self, Cs: NDArray, place: str, verbose: int, task: Task):
-        # A loss that is not convex has two trainings for each C, the first for all of them.
-        self.Cs = itertools.cycle(Cs)
+        self.Cs = iter(Cs)
         self.place, self.verbose, self.task = place, verbose, task
         self.progress: Progress | None = None
         self.running = Task()
@@ -238,7 +236,9 @@ class Search:
             options["kernel"] = "psd"  # the path before had the same matrix and has looked
         verbose = options.pop("verbose")
         told = task.watched or Progress(verbose, place).told
-        trainings = _Trainings(self.Cs, place, verbose, task)
+        # A loss that is not convex has two trainings for each C.
+        Cs = np.repeat(self.Cs, 1 if loss.convex else 2)
+        trainings = _Trainings(Cs, place, verbose, task)
         solutions = path(
             fit_on,
             labels,

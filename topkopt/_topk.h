@@ -305,18 +305,18 @@ TK_INLINE TK_AVX2 __m256d margins_side_by_side(const double *const *rows, const 
     return IS_LESS(size, _mm256_set1_pd(1.0 / DBL_EPSILON));
 }
 
-/* For up to four rows of m scores: b are the margins (s_j - s_own + 1) scale of the classes j but
- * own. OUT gains (4): the largest <b,p> - 1/2 <p,p> over 0 <= p_j <= <1,p>/k, <1,p> <= 1, for the
+/* For up to four rows of m scores: h are the margins s_j - s_own + 1 of the classes j but own. OUT
+ * values (4): the largest <h,p> - smoothing/2 <p,p> over 0 <= p_j <= <1,p>/k, <1,p> <= 1, for the
  * rows whose bit is set in what it returns. INOUT starts: two numbers for each row. TEMP b: 4 m */
 TK_AVX2 static int side_by_side_avx2(const double *s, const ptrdiff_t *own, ptrdiff_t n_rows,
-                                     ptrdiff_t m, double k, double scale, double *starts,
-                                     double *gains, double *b)
+                                     ptrdiff_t m, double k, double smoothing, double *starts,
+                                     double *values, double *b)
 {
     const __m256d none = _mm256_setzero_pd(), most = _mm256_set1_pd(1.0 / k);
     const double *rows[4];
     double start[2][4];
     ptrdiff_t labels[4];
-    __m256d largest, gain = none;
+    __m256d largest, square = none, rest = none;
     for (int i = 0; i < 4; i++) {
         const ptrdiff_t row = i < n_rows ? i : n_rows - 1; /* the last takes all free places */
         rows[i] = s + row * m;
@@ -324,7 +324,7 @@ TK_AVX2 static int side_by_side_avx2(const double *s, const ptrdiff_t *own, ptrd
         start[0][i] = starts[2 * row];
         start[1][i] = starts[2 * row + 1];
     }
-    const __m256d sound = margins_side_by_side(rows, labels, m, scale, b, &largest);
+    const __m256d sound = margins_side_by_side(rows, labels, m, 1.0 / smoothing, b, &largest);
     const __m256d open = _mm256_and_pd(sound, IS_LESS(none, largest));
     __m256d offset = _mm256_loadu_pd(start[0]), cap = _mm256_min_pd(most, largest), found;
     const __m256d given = _mm256_cmp_pd(offset, offset, _CMP_ORD_Q);
@@ -337,9 +337,11 @@ TK_AVX2 static int side_by_side_avx2(const double *s, const ptrdiff_t *own, ptrd
     for (ptrdiff_t j = 0; j < 4 * m; j += 4) {
         const __m256d v = _mm256_max_pd(_mm256_loadu_pd(b + j), offset); /* with 0 < p the entry */
         const __m256d p = _mm256_min_pd(v - offset, cap);
-        gain += p * ((v + largest) - 0.5 * p);
+        square += p * (smoothing * p);
+        rest += p * (smoothing * ((v + largest) - p));
     }
-    _mm256_storeu_pd(gains, _mm256_and_pd(open, gain));
+    /* The rest, <p,h> - smoothing <p,p>, is never negative, and 0 unless the radius binds. */
+    _mm256_storeu_pd(values, _mm256_and_pd(open, 0.5 * square + _mm256_max_pd(rest, none)));
     _mm256_storeu_pd(start[0], offset);
     _mm256_storeu_pd(start[1], WHERE(IS_LESS(none, cap), cap, most));
     for (ptrdiff_t i = 0; i < n_rows; i++)
@@ -353,13 +355,13 @@ TK_AVX2 static int side_by_side_avx2(const double *s, const ptrdiff_t *own, ptrd
 #endif
 
 TK_INLINE int side_by_side(const double *s, const ptrdiff_t *own, ptrdiff_t n_rows, ptrdiff_t m,
-                           double k, double scale, double *starts, double *gains, double *b)
+                           double k, double smoothing, double *starts, double *values, double *b)
 {
 #ifdef TK_X86
     if (TK_HAS_AVX2())
-        return side_by_side_avx2(s, own, n_rows, m, k, scale, starts, gains, b);
+        return side_by_side_avx2(s, own, n_rows, m, k, smoothing, starts, values, b);
 #endif
-    (void)s, (void)own, (void)n_rows, (void)m, (void)k, (void)scale, (void)starts, (void)gains;
+    (void)s, (void)own, (void)n_rows, (void)m, (void)k, (void)smoothing, (void)starts, (void)values;
     (void)b;
     return 0; /* one after the other, then */
 }

@@ -100,6 +100,7 @@ def descend(
         C=problem.C,
         tol=tol,
         cost=problem.cost,
+        n_examples=data.n_rows,
         n_classes=problem.n_classes,
     )
     return solution, (

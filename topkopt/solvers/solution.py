@@ -94,10 +94,10 @@ class Solution:
         The regularisation parameter.
     tol : float
         The gap asked for.
-    cost : ndarray of shape (n,)
-        C times the sample weights.
-    n_classes : int
-        The number m of classes.
+    cost : ndarray of shape (n,) or None
+        C times the sample weights; None where the dual variables were not kept.
+    n_examples, n_classes : int
+        The numbers n of examples and m of classes.
     objective : float
         P in the scale of scikit-learn, ``1/2 |W|^2 + C sum_i w_i loss_i = C n P``.
     """
@@ -113,23 +113,25 @@ class Solution:
     loss: losses.Loss
     C: float
     tol: float
-    cost: NDArray = field(repr=False)
+    cost: NDArray | None = field(repr=False)
+    n_examples: int
     n_classes: int
 
     @property
     def objective(self) -> float:
         """P in the scale of scikit-learn, ``1/2 |W|^2 + C sum_i w_i loss_i = C n P``."""
-        return self.primal * self.C * len(self.cost)
+        return self.primal * self.C * self.n_examples
 
     def without_dual(self) -> Solution:
-        """Return the same solution without its dual variables, if its scores do not need them.
+        """Return the same solution without what grows with the number of examples.
 
         Returns
         -------
         Solution
-            With ``dual=None``; with a kernel, the solution as it is.
+            With ``dual=None`` and ``cost=None``. With a kernel the solution as it is, because its
+            scores need the dual variables.
         """
-        return self if self.coef is None else replace(self, dual=None)
+        return self if self.coef is None else replace(self, dual=None, cost=None)
 
     def report(self) -> str:
         """Return a summary in a few lines.
@@ -147,7 +149,7 @@ class Solution:
                 f"{self.dual_value:.10g} and {self.primal:.10g}"
             )
         return (
-            f"{self.loss!r}, C = {self.C:g}: {len(self.cost)} examples, {self.n_classes} classes\n"
+            f"{self.loss!r}, C = {self.C:g}: {self.n_examples} examples, {self.n_classes} classes\n"
             f"objective {self.primal:.10g}, the mean loss + |W|^2/(2Cn), after {self.n_epochs} "
             f"epochs and {seconds:.3g} s\n"
             f"{certificate}\n"

@@ -276,7 +276,7 @@ def _check_warm_start(problem: Problem, warm_start: Any) -> None:
     if not isinstance(warm_start, Solution):
         raise TypeError(f"warm_start must be a Solution or None, got {type(warm_start).__name__}.")
     shape = (problem.data.n_rows, problem.n_classes)
-    given = (len(warm_start.cost), warm_start.n_classes)
+    given = (warm_start.n_examples, warm_start.n_classes)
     if given != shape:
         raise ValueError(
             f"warm_start must be a Solution for {shape[0]} examples and {shape[1]} classes, "
@@ -294,7 +294,7 @@ def _start_dual(problem: Problem, warm_start: Solution | None) -> NDArray:
             f"warm_start must be a Solution for the same loss, got {warm_start.loss!r} for "
             f"{problem.loss!r}; its dual variables are not feasible here."
         )
-    if warm_start.dual is None:
+    if warm_start.dual is None or warm_start.cost is None:
         raise ValueError(
             "warm_start must be a Solution with dual variables, got one without; train it with "
             "keep_dual=True."
@@ -366,6 +366,7 @@ def _ascend(
         C=problem.C,
         tol=settings.tol,
         cost=problem.cost,
+        n_examples=problem.data.n_rows,
         n_classes=problem.n_classes,
     )
     return solution, _complaint(reason, found, settings.tol)
