@@ -6,20 +6,26 @@
 #   make smoke    every benchmark once, failing when one fails
 #   make dev      the editable installation alone
 #   make clean    remove what the others made
+# Every test again, on a build of its own in build/:
+#   make sanitize          AddressSanitizer and UBSan watch the compiled code
+#   make test-baseline     without AVX2, as older processors run it
+#   make test-boundscheck  every index of the Cython code is checked
 
 PYTHON ?= python3
 JOBS ?= auto
 BIN := .venv/bin
 READY := .venv/ready
+READY_FOR_DEMO := .venv/ready-for-demo
 STRICT := build/strict
 OUTSIDE := $(PATH)
-# Where a rebuild looks for cython and meson.
+PACKAGES := import sysconfig; print(sysconfig.get_path("purelib"))
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 ASV := cd asv_benches && HOME="$$PWD/env" ../$(BIN)/asv
 
-.PHONY: demo test lint bench smoke dev clean
+.PHONY: demo test lint bench smoke dev clean sanitize test-baseline test-boundscheck
+.NOTPARALLEL:  # the targets share .venv
 
-demo: $(READY)
+demo: $(READY_FOR_DEMO)
 	$(BIN)/python -m topkopt demo
 
 test: lint
@@ -51,12 +57,36 @@ dev: $(READY)
 clean:
 	rm -rf .venv build asv_benches/env asv_benches/html asv_benches/results
 
+# Under ASan, Python takes every object from malloc, so that each has its own guarded surroundings.
+# libstdc++ is there from the start, or exceptions of C++ extensions would escape the interceptors.
+sanitize: OPTIONS := -Ddebug=true -Db_sanitize=address,undefined,float-cast-overflow \
+    -Dc_args=-fno-sanitize-recover=all
+sanitize: WATCHED := env PYTHONMALLOC=malloc \
+    ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
+    LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libstdc++.so)"
+test-baseline: OPTIONS := -Dc_args=-DTOPKOPT_BASELINE_ONLY
+test-boundscheck: OPTIONS := -Dboundscheck=true
+
+# An environment that borrows the packages of .venv, but not the editable installation there, and
+# finds `reference` in the checkout, but not topkopt, whose compiled part is not there. Pytest only
+# captures what Python writes, so that the last words of a process that a sanitizer ends are seen.
+sanitize test-baseline test-boundscheck: export PYTHONSAFEPATH := 1
+sanitize test-baseline test-boundscheck: $(READY)
+	$(BIN)/python -m venv --without-pip build/$@
+	{ $(BIN)/python -c '$(PACKAGES)'; pwd; } > "$$(build/$@/bin/python -c '$(PACKAGES)')/borrowed.pth"
+	$(BIN)/python -m pip --python build/$@/bin/python install --quiet --no-deps \
+	    --no-build-isolation -Cbuild-dir=build/$@/objects $(OPTIONS:%=-Csetup-args=%) .
+	$(WATCHED) build/$@/bin/python -m pytest -n $(JOBS) --dist loadfile --fuzz-seconds 20 \
+	    --capture sys tests README.md reference/README.md --pyargs topkopt
+
 # The build runs in the environment itself, so that an editable installation can repeat it.
-$(READY): pyproject.toml
+$(READY): EXTRAS := dev
+$(READY_FOR_DEMO): EXTRAS := sklearn,plot
+$(READY) $(READY_FOR_DEMO): pyproject.toml
 	@PATH="$(OUTSIDE)" $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 	    "topkopt needs Python 3.11 or newer: make PYTHON=/path/to/python3.11")'
 	PATH="$(OUTSIDE)" $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip ninja $$($(BIN)/python -c \
 	    'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])')
-	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[dev]'
-	touch $@
+	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[$(EXTRAS)]'
+	touch $@ $(READY_FOR_DEMO)

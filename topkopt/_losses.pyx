@@ -382,11 +382,13 @@ cdef class Loss:
         cdef double[SIDE_BY_SIDE * START] start
         cdef double[SIDE_BY_SIDE] values
         cdef double[::1] work = scratch(self.work_size(m))
+        # an empty label set still needs an address
+        cdef const Py_ssize_t* labels = &label_index[0] if label_index.shape[0] else &label_start[0]
         with nogil:
             while i < scores.shape[0]:
                 n_rows = min(scores.shape[0] - i, <Py_ssize_t>SIDE_BY_SIDE)
                 for j in range(n_rows):
-                    y[j].index = &label_index[0] + label_start[i + j]
+                    y[j].index = labels + label_start[i + j]
                     y[j].n = label_start[i + j + 1] - label_start[i + j]
                     start[j * START] = NAN
                 if what == VALUE:

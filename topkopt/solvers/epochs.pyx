@@ -147,6 +147,8 @@ def dense_epoch(Examples examples, const real[:, :] x, real[:, ::1] w, real[:, :
     cdef Py_ssize_t n_features = x.shape[1], m = examples.n_classes, first, size, i
     cdef Py_ssize_t row_work = m * (n_features + ENTRY_WORK), left = PULSE
     dtype = np.float32 if real is float else np.float64
+    if n_features == 0:     # BLAS and addresses need a feature: one that is always 0
+        n_features, x, w = 1, np.zeros((x.shape[0], 1), dtype), np.zeros((1, m), dtype)
     block_size = min(block_size, max(order.shape[0], 1))
     cdef const real* row
     cdef real[:, ::1] xb = np.empty((block_size, n_features), dtype)
@@ -155,8 +157,6 @@ def dense_epoch(Examples examples, const real[:, :] x, real[:, ::1] w, real[:, :
     cdef real[::1] gram = np.empty(block_size * block_size, dtype)
     cdef int32_t[:, ::1] index = np.empty((RUN, m + 1), np.int32)
     cdef Change[RUN] changes
-    if n_features == 0:
-        block_size = 1      # no products then: every score is 0
     with nogil:
         for i in range(RUN):
             changes[i].index = &index[i, 0]
