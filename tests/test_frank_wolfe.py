@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse
 
 from topkopt import ConvergenceWarning, losses, reference, solve
-from topkopt.solvers.vertices import VertexExamples
 from topkopt.solvers.ascent import METHODS, make_ascent
+from topkopt.solvers.vertices import VertexExamples
 
 FAMILY = tuple(method for method in METHODS if method != "sdca")
 LINEAR_RATE = ("away_step", "pairwise")

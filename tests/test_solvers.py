@@ -15,7 +15,8 @@ import scipy.optimize
 import scipy.sparse
 
 import topkopt
-from topkopt import ConvergenceWarning, _sdca, losses, reference, solve
+from topkopt import ConvergenceWarning, losses, reference, solve
+from topkopt.solvers import epochs
 
 from .test_losses import CASES, CONVEX, over, raises
 
@@ -107,9 +108,9 @@ def trajectory(name, arguments):
 def assert_same_path(case, X, **options):
     y = examples_of(case)[1]
     options = {"C": 1.7, "sample_weight": WEIGHT, "tol": 0.0, "random_state": 5, **options}
-    for epochs, expected in zip(EPOCHS, trajectory(case.name, str(case.arguments)), strict=True):
-        solution = quietly(X, y, case.loss, max_epochs=epochs, **options)
-        assert solution.n_epochs == epochs
+    for n_epochs, expected in zip(EPOCHS, trajectory(case.name, str(case.arguments)), strict=True):
+        solution = quietly(X, y, case.loss, max_epochs=n_epochs, **options)
+        assert solution.n_epochs == n_epochs
         np.testing.assert_allclose(solution.dual, expected.dual, atol=1e-10)
         if not options.get("kernel"):
             np.testing.assert_allclose(solution.coef, expected.coef, atol=1e-9)
@@ -951,12 +952,12 @@ def test_bad_input(arguments, options, error, fragments):
 def test_a_step_after_a_far_one(kind, m):
     # Where the last threshold is far from the new one, the step is that of a cold start.
     def last_step(*weights):
-        examples = _sdca.Examples(
+        examples = epochs.Examples(
             losses.TopKHinge(3, kind), np.array([0]), np.array([0, 1]), np.ones(1), np.ones(1), m
         )
         for row in weights:
             dual = np.zeros((1, m))
-            _sdca.dense_epoch(examples, np.ones((1, 1)), row[None].copy(), dual, np.array([0]), 1)
+            epochs.dense_epoch(examples, np.ones((1, 1)), row[None].copy(), dual, np.array([0]), 1)
         return dual
 
     near = np.random.default_rng(m).standard_normal(m)
@@ -999,12 +1000,12 @@ def test_steps_and_values_do_not_depend_on_earlier_ones(kind, smoothing, seed):
         own = rng.integers(m)
 
         def fresh(loss=loss, cost=cost, own=own, m=m):
-            return _sdca.Examples(loss, np.array([own]), np.array([0, 1]), cost, np.ones(1), m)
+            return epochs.Examples(loss, np.array([own]), np.array([0, 1]), cost, np.ones(1), m)
 
         def step_and_value(examples, row):
             x, dual = np.ones((1, 1)), np.zeros_like(row)
-            value = _sdca.dense_sums(examples, x, row, dual, 1)[0]
-            _sdca.dense_epoch(examples, x, row.copy(), dual, np.array([0]), 1)
+            value = epochs.dense_sums(examples, x, row, dual, 1)[0]
+            epochs.dense_epoch(examples, x, row.copy(), dual, np.array([0]), 1)
             return dual, value
 
         warm = fresh()
@@ -1032,10 +1033,10 @@ def test_values_of_ties_far_apart_keep_their_digits(kind, m):
     own = np.zeros(40, dtype=np.intp)
     for k in (1, m // 2, 2 * m // 3):
         loss = losses.TopKHinge(k, kind, smoothing=2.5e-5)
-        examples = _sdca.Examples(loss, own[:1], np.arange(2), np.ones(1), np.ones(1), m)
+        examples = epochs.Examples(loss, own[:1], np.arange(2), np.ones(1), np.ones(1), m)
         for row, cold in zip(scores, loss.value(scores, own), strict=True):
             x, dual = np.ones((1, 1)), np.zeros((1, m))
-            warm = _sdca.dense_sums(examples, x, row[None].copy(), dual, 1)[0]
+            warm = epochs.dense_sums(examples, x, row[None].copy(), dual, 1)[0]
             assert warm == pytest.approx(cold, rel=0, abs=(40 + 4 * m) * 2.3e-16 * np.ptp(row))
             if kind == "alpha":
                 hard = np.sort(1 + row[1:] - row[0])[-k:].mean()

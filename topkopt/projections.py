@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from topkopt._kernels.bipartite import project_bipartite_rows
 from topkopt._kernels.knapsack import project_boxed_rows, project_capped_rows
 from topkopt._kernels.topk import project_topk_rows
-from topkopt._validation import Rows, as_floating, as_rows, check_k, check_scalar, check_weights
 from topkopt._kernels.weighted import project_weighted_rows
+from topkopt._validation import Rows, as_floating, as_rows, check_k, check_scalar, check_weights
 
 __all__ = [
     "project_bipartite_simplex",

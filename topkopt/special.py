@@ -45,7 +45,7 @@ def lambertw_exp(t: ArrayLike, out: NDArray | None = None) -> NDArray:
     source = np.ascontiguousarray(array)
     if np.may_share_memory(source, target) and source.ctypes.data != target.ctypes.data:
         source = source.copy()  # out is the input in another order
-    _lambert.lambertw_exp(source.reshape(-1), target.reshape(-1))
+    lambert.lambertw_exp(source.reshape(-1), target.reshape(-1))
     if target is not result:
         result[...] = target
     return result

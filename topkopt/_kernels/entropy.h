@@ -3,7 +3,7 @@
  *
  * Moving the threshold by a small amount needs no new exponentials.  V(t) solves w + log w = t, so
  * w is a starting point for V(t + r) whose residual is r itself, and one step of Fritsch, Shafer
- * and Crowley (see _lambert.h) gives V(t + r) with the relative error r^4/72 at most.
+ * and Crowley (see lambert.h) gives V(t + r) with the relative error r^4/72 at most.
  */
 #ifndef TOPKOPT_ENTROPY_H
 #define TOPKOPT_ENTROPY_H

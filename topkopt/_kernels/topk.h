@@ -1,4 +1,4 @@
-/* Jumps along the path of the top-k cone (see _topk.pyx): from a guess of t and u, solving on the
+/* Jumps along the path of the top-k cone (see topk.pyx): from a guess of t and u, solving on the
  * piece they are on and moving there, until that is on the same piece.
  *
  * This is what a step of the top-k hinge losses waits for, on rows too short for loops that

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topkopt import losses
-from topkopt.solvers.vertices import ActiveSets, VertexExamples, scores_sums, toward_vertices
-from topkopt.solvers.epochs import Examples
 from topkopt.solvers.data import Data, inner_product
+from topkopt.solvers.epochs import Examples
 from topkopt.solvers.problem import Problem
+from topkopt.solvers.vertices import ActiveSets, VertexExamples, scores_sums, toward_vertices
 
 __all__ = ["METHODS", "Ascent", "check_method", "make_ascent"]
 

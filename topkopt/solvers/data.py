@@ -11,9 +11,9 @@ import scipy.linalg.lapack
 import scipy.sparse
 from numpy.typing import NDArray
 
-from topkopt import _sdca
-from topkopt.solvers.epochs import Examples
 from topkopt._validation import as_floating, check_csr
+from topkopt.solvers import epochs
+from topkopt.solvers.epochs import Examples
 
 __all__ = ["Data", "DenseData", "KernelData", "SparseData", "as_data", "inner_product"]
 
@@ -97,11 +97,11 @@ class DenseData(Data):
         self, examples: Examples, coef: NDArray, dual: NDArray, order: NDArray, block_size: int
     ) -> None:
         """Take one dual step for each row in order."""
-        _sdca.dense_epoch(examples, self.X, coef, dual, order, block_size)
+        epochs.dense_epoch(examples, self.X, coef, dual, order, block_size)
 
     def sums(self, examples: Examples, coef: NDArray, dual: NDArray) -> tuple[float, float, float]:
         """Return the sums of costs times losses and conjugates, and <A, X W>."""
-        return _sdca.dense_sums(examples, self.X, coef, dual, self._sums_rows(dual))
+        return epochs.dense_sums(examples, self.X, coef, dual, self._sums_rows(dual))
 
     def _sums_rows(self, dual: NDArray) -> int:
         return int(np.clip(2 * _CHUNK // max(self.n_features, dual.shape[1]), 1, _SUMS_ROWS))
@@ -163,11 +163,11 @@ class KernelData(DenseData):
         self, examples: Examples, coef: NDArray, dual: NDArray, order: NDArray, block_size: int
     ) -> None:
         """Take one dual step for each row in order; coef is dual."""
-        _sdca.kernel_epoch(examples, self.X, dual, order, block_size, self.shift)
+        epochs.kernel_epoch(examples, self.X, dual, order, block_size, self.shift)
 
     def sums(self, examples: Examples, coef: NDArray, dual: NDArray) -> tuple[float, float, float]:
         """Return the sums of costs times losses and conjugates, and <A, scores>."""
-        return _sdca.dense_sums(examples, self.X, dual, dual, self._sums_rows(dual), self.shift)
+        return epochs.dense_sums(examples, self.X, dual, dual, self._sums_rows(dual), self.shift)
 
     def coef_from(self, dual: NDArray) -> NDArray:
         """Return A itself."""
@@ -209,11 +209,11 @@ class SparseData(Data):
         self, examples: Examples, coef: NDArray, dual: NDArray, order: NDArray, block_size: int
     ) -> None:
         """Take one dual step for each row in order, one by one."""
-        _sdca.sparse_epoch(examples, *self.parts, coef, dual, order)
+        epochs.sparse_epoch(examples, *self.parts, coef, dual, order)
 
     def sums(self, examples: Examples, coef: NDArray, dual: NDArray) -> tuple[float, float, float]:
         """Return the sums of costs times losses and conjugates, and <A, X W>."""
-        return _sdca.sparse_sums(examples, *self.parts, coef, dual)
+        return epochs.sparse_sums(examples, *self.parts, coef, dual)
 
     def coef_from(self, dual: NDArray) -> NDArray:
         """Return W = X'A."""

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from topkopt import losses
-from topkopt.solvers.epochs import Examples
 from topkopt._validation import as_labels, as_weight
 from topkopt.solvers.data import Data, as_data
+from topkopt.solvers.epochs import Examples
 
 __all__ = ["Problem", "as_problem"]
 

@@ -1,6 +1,6 @@
 """`solve`: when to stop, what to certify, what to record and to say.
 
-The steps themselves are compiled, see ``_sdca``.
+The steps themselves are compiled, see ``epochs``.
 """
 
 from __future__ import annotations

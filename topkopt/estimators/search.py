@@ -16,9 +16,9 @@ from sklearn.utils.metadata_routing import _routing_enabled, process_routing
 from sklearn.utils.validation import _check_method_params
 
 from topkopt import losses
-from topkopt._callbacks import Task
 from topkopt._validation import as_array, check_scalar
-from topkopt.metrics import _topk_curve
+from topkopt.estimators.callbacks import Task
+from topkopt.metrics.multiclass import topk_curve
 from topkopt.solvers import State
 from topkopt.solvers.path import Path, path
 
@@ -211,7 +211,7 @@ class Search:
             scores = np.full((len(self.Cs), len(test), m), -np.inf)
             scores[..., present] = solutions.scores(score_on)
             for row in range(len(self.Cs)):
-                accuracy[row, column] = _topk_curve(
+                accuracy[row, column] = topk_curve(
                     scores[row], self.labels[test], weight, np.arange(1, m + 1)
                 )
                 if self.scorer is not None:

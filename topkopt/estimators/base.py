@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -19,9 +18,6 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from topkopt import losses
-from topkopt._callbacks import CallbackSupportMixin, EpochTasks, Task
-from topkopt._fingerprint import fingerprint
-from topkopt._search import Progress
 from topkopt._validation import (
     as_array,
     as_floating,
@@ -31,7 +27,11 @@ from topkopt._validation import (
     check_k,
     check_scalar,
 )
-from topkopt.metrics import _topk_curve
+from topkopt.estimators.callbacks import CallbackSupportMixin, EpochTasks, Task
+from topkopt.estimators.fingerprint import fingerprint
+from topkopt.estimators.search import Progress
+from topkopt.estimators.weights import class_weights
+from topkopt.metrics.multiclass import topk_curve
 from topkopt.solvers import Solution, State, solve
 
 __all__ = [
@@ -84,6 +84,7 @@ def check_targets(y: Any) -> None:
 
 
 def encode_classes(y: NDArray) -> tuple[NDArray, NDArray]:
+    """Return the sorted classes and the number of each example's class."""
     try:
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
@@ -290,7 +291,7 @@ class CertifiedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         weight = as_weight(sample_weight, len(labels))
         if self.class_weight is None:
             return weight
-        weight = weight * _class_weights(self.class_weight, self.classes_, labels, weight)
+        weight = weight * class_weights(self.class_weight, self.classes_, labels, weight)
         if not weight.any():
             raise ValueError(
                 "class_weight must leave some example a positive weight, got "
@@ -491,43 +492,5 @@ class CertifiedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         if not weight[known].any():
             return 0.0
         columns = np.searchsorted(self.classes_, y[known])
-        right = _topk_curve(scores[known], columns, weight[known], np.array([k]))[0]
+        right = topk_curve(scores[known], columns, weight[known], np.array([k]))[0]
         return float(right * (weight[known].sum() / weight.sum()))
-
-
-def _class_weights(
-    class_weight: Any, classes: NDArray, labels: NDArray, weight: NDArray
-) -> NDArray:
-    """Return the weight of each example's class, or the mean over its labels, 1 without any."""
-    indicator = labels.ndim == 2
-    if isinstance(class_weight, str) and class_weight == "balanced":
-        count = weight @ labels if indicator else np.bincount(labels, weight, len(classes))
-        # No example of positive weight has a class that is not counted.
-        of_class = weight.sum() / (len(classes) * np.where(count > 0, count, np.inf))
-    else:
-        of_class = _listed_weights(class_weight, classes, every_key=indicator)
-    if not indicator:
-        return of_class[labels]
-    size = labels.sum(axis=1)
-    return np.where(size > 0, labels @ of_class / np.maximum(size, 1), 1.0)
-
-
-def _listed_weights(class_weight: Any, classes: NDArray, *, every_key: bool) -> NDArray:
-    """Return the weights of a dict, 1 for a class it does not name.
-
-    A key that is no class is an error if `every_key`, or if a class is not named: then it may be
-    misspelt. Otherwise the class may be missing in y only because y is part of the data.
-    """
-    if not isinstance(class_weight, Mapping):
-        raise ValueError(f"class_weight must be a dict, 'balanced' or None, got {class_weight!r}.")
-    names = classes.tolist()
-    known = set(names)
-    unknown = [key for key in class_weight if key not in known]
-    if unknown and (every_key or not class_weight.keys() >= known):
-        shown = ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")
-        raise ValueError(
-            f"class_weight must name classes of y ({shown}), got {unknown[0]!r}; drop that key."
-        )
-    for key, value in class_weight.items():
-        check_scalar(value, f"class_weight[{key!r}]")
-    return np.array([class_weight.get(name, 1.0) for name in names], dtype=np.float64)
