@@ -448,14 +448,13 @@ cdef class MaxMargin(Loss):
     # curvature; where it is lost in rounding 0, and b are the margins themselves. TEMP work
     cdef double best(self, const double* s, Py_ssize_t own, Py_ssize_t m, double alpha, double* b,
                      double* p, double* start, double* work) noexcept nogil:
-        cdef double curvature = alpha + self.smoothing, most
+        cdef double curvature = alpha + self.smoothing
         cdef Py_ssize_t j
         if curvature >= DBL_MIN:
-            most = DBL_MAX if curvature >= 1.0 else 1.0 / DBL_EPSILON
             if not take_others(s, own, m, 1.0, 1.0 / curvature, b):
                 for j in range(m - 1):      # far below all that matters
                     b[j] = max(b[j], -DBL_MAX)
-            if row_max(<const double*>b, m - 1) <= most:
+            if row_max(<const double*>b, m - 1) < 1.0 / DBL_EPSILON:
                 self.project(b, p, m - 1, 1.0 if self.all_slots else alpha / curvature, start,
                              work)
                 return curvature
