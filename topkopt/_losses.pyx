@@ -1094,12 +1094,14 @@ cdef class MultilabelHinge(Loss):
 
     cdef void best(self, double* b, Py_ssize_t n, Py_ssize_t m, double alpha, double* p,
                    double* work) noexcept nogil:
-        # OUT p: the maximiser of <b,p> - (alpha + smoothing)/2 <p,p> on the bipartite simplex
-        cdef double curvature = alpha + self.smoothing
+        # OUT p: the maximiser of <b,p> - (alpha + smoothing)/2 <p,p> on the bipartite simplex.
+        # IN b: as `split` leaves it, the largest of either side are equal.
+        cdef double curvature = alpha + self.smoothing, top = row_max(<const double*>b, m)
         cdef Py_ssize_t j, first = 0, second = n
-        if curvature > DBL_EPSILON * fabs(row_max(<const double*>b, m)):
-            for j in range(m):
-                p[j] = b[j] / curvature
+        if curvature > DBL_EPSILON * fabs(top):
+            top /= curvature
+            for j in range(m):      # what is as far down as this has no share
+                p[j] = max(b[j] / curvature, -fabs(top) - 1.0)
             project_bipartite_row(<const double*>p, n, <const double*>p + n, m - n, 1.0,
                                   p, p + n, work)
             return
