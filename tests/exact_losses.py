@@ -103,9 +103,9 @@ def _in_hull(b, w, bias, label):
         return [x - price for x, price in zip(b, prices(mu), strict=True)], slope
 
     low, high = mpf(0), mpf(1)
-    p, first = at(low)
+    _, first = at(low)
     if first <= 0:
-        return p
+        return [mpf(0)] * len(b)
     p, at_high = at(high)
     if at_high >= 0:
         return p

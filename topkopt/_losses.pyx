@@ -450,14 +450,13 @@ cdef class MaxMargin(Loss):
     # curvature; where it is lost in rounding 0, and b are the margins themselves. TEMP work
     cdef double best(self, const double* s, Py_ssize_t own, Py_ssize_t m, double alpha, double* b,
                      double* p, double* start, double* work) noexcept nogil:
-        cdef double curvature = alpha + self.smoothing, most
+        cdef double curvature = alpha + self.smoothing
         cdef Py_ssize_t j
         if curvature >= DBL_MIN:
-            most = DBL_MAX if curvature >= 1.0 else 1.0 / DBL_EPSILON
             if not take_others(s, own, m, 1.0, 1.0 / curvature, b):
                 for j in range(m - 1):      # far below all that matters
                     b[j] = max(b[j], -DBL_MAX)
-            if row_max(<const double*>b, m - 1) <= most:
+            if row_max(<const double*>b, m - 1) < 1.0 / DBL_EPSILON:
                 self.project(b, p, m - 1, 1.0 if self.all_slots else alpha / curvature, start,
                              work)
                 return curvature
@@ -1097,12 +1096,14 @@ cdef class MultilabelHinge(Loss):
 
     cdef void best(self, double* b, Py_ssize_t n, Py_ssize_t m, double alpha, double* p,
                    double* work) noexcept nogil:
-        # OUT p: the maximiser of <b,p> - (alpha + smoothing)/2 <p,p> on the bipartite simplex
-        cdef double curvature = alpha + self.smoothing
+        # OUT p: the maximiser of <b,p> - (alpha + smoothing)/2 <p,p> on the bipartite simplex.
+        # IN b: as `split` leaves it, the largest of either side are equal.
+        cdef double curvature = alpha + self.smoothing, top = row_max(<const double*>b, m)
         cdef Py_ssize_t j, first = 0, second = n
-        if curvature > DBL_EPSILON * fabs(row_max(<const double*>b, m)):
-            for j in range(m):
-                p[j] = b[j] / curvature
+        if curvature > DBL_EPSILON * fabs(top):
+            top /= curvature
+            for j in range(m):      # what is as far down as this has no share
+                p[j] = max(b[j] / curvature, -fabs(top) - 1.0)
             project_bipartite_row(<const double*>p, n, <const double*>p + n, m - n, 1.0,
                                   p, p + n, work)
             return

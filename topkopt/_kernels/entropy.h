@@ -8,6 +8,8 @@
 #ifndef TOPKOPT_ENTROPY_H
 #define TOPKOPT_ENTROPY_H
 
+#include <float.h>
+
 #include "lambert.h"
 
 /* Over the elements below the cap: sum w, sum w', sum w w' and sum w'' (derivatives in b); how many
@@ -207,7 +209,7 @@ TK_INLINE double tk_x_log_x_body(const double *x, ptrdiff_t n)
     double sum = 0.0;
 #pragma omp simd reduction(+ : sum) simdlen(8)
     for (ptrdiff_t j = 0; j < n; j++) {
-        const double v = x[j] > 1e-300 ? x[j] : 1.0;
+        const double v = x[j] >= DBL_MIN ? x[j] : 1.0; /* 1/x overflows below */
         const double l = tk_log(v < 0.75 ? 1.0 / v : v);
         sum += v < 0.75 ? -v * l : v * l;
     }
