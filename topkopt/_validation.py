@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from topkopt._kernels.select import scan_rows
 
 if TYPE_CHECKING:
-    from topkopt._losses import Loss
+    from topkopt.losses.base import Loss
 
 __all__ = [
     "LabelledRows",

@@ -10,8 +10,9 @@ from libc.float cimport DBL_EPSILON
 from libc.math cimport INFINITY, NAN, fabs
 
 from topkopt._kernels.real cimport real
-from topkopt._kernels.select cimport (Threshold, clip_row, clipped_sum, gather_above, gather_below_peaks,
-                              row_max, row_peaks, row_sum, scratch, strided_maxima)
+from topkopt._kernels.select cimport (Threshold, clip_row, clipped_sum, gather_above,
+                                      gather_below_peaks, row_max, row_peaks, row_sum, scratch,
+                                      strided_maxima)
 
 cdef enum:
     PARTS = 32         # of a row, whose maxima give a lower bound on its threshold

@@ -15,8 +15,8 @@ from libc.math cimport INFINITY, fabs
 
 from topkopt._kernels.knapsack cimport biased_offset, capped_threshold, knapsack_threshold
 from topkopt._kernels.real cimport real
-from topkopt._kernels.select cimport (Threshold, clip_row, clipped_sum, fill_row, gather_above, heap_pop,
-                              heapify, pad_row, row_max, scratch, strided_maxima)
+from topkopt._kernels.select cimport (Threshold, clip_row, clipped_sum, fill_row, gather_above,
+                                      heap_pop, heapify, pad_row, row_max, scratch, strided_maxima)
 
 cdef enum:
     PARTS = 32         # of a list, whose maxima give a guess of its threshold

@@ -16,7 +16,7 @@ from libc.math cimport INFINITY, NAN, fabs
 from topkopt._kernels.knapsack cimport capped_threshold, fix_boxed
 from topkopt._kernels.real cimport real
 from topkopt._kernels.select cimport (Threshold, fill_row, gather_above, heap_pop, heapify, rank_of,
-                              row_max, scratch)
+                                      row_max, scratch)
 from topkopt._kernels.topk cimport TOPK_ALPHA, TOPK_LABEL, project_topk_row
 
 # Neighbouring ranks that share one value of v: their number and their sums of b and of w.

@@ -38,6 +38,7 @@ __all__ = [
     "CertifiedClassifier",
     "all_or_nothing",
     "check_container",
+    "check_loss",
     "check_targets",
     "encode_classes",
 ]
@@ -83,6 +84,16 @@ def check_targets(y: Any) -> None:
         )
 
 
+def check_loss(loss: Any, task: str) -> None:
+    """Raise unless it is a loss for the task, or the name of one."""
+    declared = losses.declaration_of(loss)
+    if declared is None or task not in declared.tasks:
+        raise ValueError(
+            f"loss must be one of {', '.join(losses.names(task))}, or an object of such a loss, "
+            f"got {loss!r}."
+        )
+
+
 def encode_classes(y: NDArray) -> tuple[NDArray, NDArray]:
     """Return the sorted classes and the number of each example's class."""
     try:
@@ -115,7 +126,7 @@ def all_or_nothing(fit: Any) -> Any:
 
 
 # scikit-learn has no types: its classes are Any.
-class CertifiedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class CertifiedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     """Training, kernels, intercept and scores: what the classifiers share."""
 
     # What subclasses take in their constructors.
