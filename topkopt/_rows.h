@@ -50,7 +50,7 @@ TK_INLINE double clip(double v, double lower, double upper)
 #define TERM_ENTRY(j) b[j]
 #define TERM_CLIPPED(j) clip((b[j] - shift) - offset, 0.0, upper)
 #define TERM_SCALED(j) (v[j] = factor * a[j], s[j] * v[j])
-#define TERM_NOTHING(j) (b[j] - b[j]) /* NaN for NaN and the infinities */
+#define TERM_NOTHING(j) (b[j] * headroom - b[j] * headroom) /* NaN where that is not finite */
 #define TERM_PRODUCT(j) a[j] * b[j]
 #define TERM_GAIN(j) p[j] * (b[j] - 0.5 * p[j])
 #define TERM_OTHER(j) (others[j] = ((s[j] - own_score) + margin) * scale, others[j] * 0.0)
@@ -278,7 +278,8 @@ TK_INLINE ptrdiff_t peak_depth(ptrdiff_t n)
         return nonzero;                                                                          \
     }                                                                                            \
                                                                                                  \
-    TK_INLINE int all_finite_##NAME##_body(const REAL *b, ptrdiff_t n)                           \
+    /* Whether all entries times headroom are finite */                                          \
+    TK_INLINE int all_tame_##NAME##_body(const REAL *b, ptrdiff_t n, REAL headroom)              \
     {                                                                                            \
         REAL sum;                                                                                \
         ADD_UP(REAL, sum, n, TERM_NOTHING);                                                      \
@@ -320,7 +321,8 @@ TK_INLINE ptrdiff_t peak_depth(ptrdiff_t n)
     TK_DISPATCH(ptrdiff_t, replace_##NAME,                                                       \
                 (const double *v, double factor, ptrdiff_t n, REAL *a, REAL *d, int32_t *index), \
                 (v, factor, n, a, d, index))                                                     \
-    TK_DISPATCH(int, all_finite_##NAME, (const REAL *b, ptrdiff_t n), (b, n))
+    TK_DISPATCH(int, all_tame_##NAME, (const REAL *b, ptrdiff_t n, REAL headroom),               \
+                (b, n, headroom))
 
 DEFINE_ROWS(float, f32)
 DEFINE_ROWS(double, f64)

@@ -1,5 +1,6 @@
 """Row helpers: maximum, compaction, a heap for partial order, and the one `apply` of all sets."""
-from libc.math cimport INFINITY
+from libc.float cimport DBL_MAX, FLT_MAX
+from libc.math cimport INFINITY, fabs
 from libc.stdint cimport int32_t
 
 import numpy as np
@@ -40,8 +41,13 @@ cdef extern from "_rows.h" nogil:
                            int32_t* index)
     Py_ssize_t replace_f64(const double* v, double factor, Py_ssize_t n, double* a, double* d,
                            int32_t* index)
-    bint all_finite_f32(const float* b, Py_ssize_t n)
-    bint all_finite_f64(const double* b, Py_ssize_t n)
+    bint all_tame_f32(const float* b, Py_ssize_t n, float headroom)
+    bint all_tame_f64(const double* b, Py_ssize_t n, double headroom)
+
+# Powers of two by which the kernels let ordinary entries grow: into sums, and, over a small bias,
+# into quotients. For float32 only the results can overflow, kernels calculate with doubles.
+cdef double HEADROOM = 2.0**224
+cdef float HEADROOM_F32 = 2.0**28
 
 
 cdef double[::1] scratch(Py_ssize_t size):
@@ -192,29 +198,35 @@ cdef Py_ssize_t rank_of(double entry, const double* b, Py_ssize_t n) noexcept no
     return first
 
 
-cdef bint all_finite(const real* b, Py_ssize_t n) noexcept nogil:
+cdef bint all_tame(const real* b, Py_ssize_t n) noexcept nogil:
     if real is float:
-        return all_finite_f32(b, n)
+        return all_tame_f32(b, n, HEADROOM_F32)
     else:
-        return all_finite_f64(b, n)
+        return all_tame_f64(b, n, HEADROOM)
 
 
 def scan_rows(const real[:, ::1] rows):
-    """Return (first bad row or -1, smallest number of finite entries in a row).
+    """Return (first bad row or -1, smallest number of finite entries in a row, any huge?).
 
-    A row is bad when it holds a NaN or +inf; the rows after it are not looked at.
+    A row is bad when it holds a NaN or +inf; the rows after it are not looked at. An entry is huge
+    when sums of such entries could overflow.
     """
     cdef Py_ssize_t i, j, finite, n = rows.shape[1], fewest = rows.shape[1], bad = -1
+    cdef double entry, headroom = HEADROOM_F32 if real is float else HEADROOM
+    cdef double most = (FLT_MAX if real is float else DBL_MAX) / headroom
+    cdef bint huge = False
     with nogil:
         for i in range(rows.shape[0] if n else 0):
-            if all_finite(&rows[i, 0], n):
+            if all_tame(&rows[i, 0], n):
                 continue
             finite = 0
             for j in range(n):
-                if not rows[i, j] < INFINITY:
+                entry = rows[i, j]
+                if not entry < INFINITY:
                     bad = i
-                finite += rows[i, j] > -INFINITY
+                finite += entry > -INFINITY
+                huge |= fabs(entry) > most and entry > -INFINITY
             if bad >= 0:
                 break
             fewest = min(fewest, finite)
-    return bad, fewest
+    return bad, fewest, huge

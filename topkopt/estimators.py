@@ -16,7 +16,15 @@ from numpy.typing import ArrayLike, NDArray
 from topkopt import losses
 from topkopt._extras import require
 from topkopt._path import Path, check_Cs, flat_loss, path
-from topkopt._validation import as_array, as_floating, as_weight, check_flag, check_k, check_scalar
+from topkopt._validation import (
+    as_array,
+    as_floating,
+    as_weight,
+    check_flag,
+    check_k,
+    check_scalar,
+    refuse_masked,
+)
 from topkopt.metrics import _check_metric, topk_accuracy_curve, tune_threshold
 from topkopt.solvers import Solution, solve
 
@@ -162,6 +170,8 @@ class _CertifiedClassifier(ClassifierMixin, BaseEstimator):
     # Data ------------------------------------------------------------------------------------
 
     def _validate(self, X: Any, y: Any = "no_validation", **options: Any) -> Any:
+        refuse_masked(X, "X")  # validate_data would drop the mask
+        refuse_masked(y, "y")
         try:
             return validate_data(
                 self,

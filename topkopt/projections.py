@@ -6,11 +6,19 @@ Every function solves, for each vector along ``axis``,
 
 exactly (up to rounding) and in linear time in practice. The input may be of any shape, of float32
 or float64 (kept; integers are promoted), read-only or strided. Entries of -inf get no mass.
+
+``out`` may be an input, or overlap one in any way: the result is that of separate arrays.
+
+Finite entries may be as large as their dtype has numbers. Next to entries beyond 1e240, a radius
+(total, bound) other than 0 must be at least 1e-240, and `bias` at most 1e60 everywhere; results
+that the dtype cannot hold are refused.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+from collections.abc import Callable
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +26,15 @@ from numpy.typing import ArrayLike, NDArray
 from topkopt._bipartite import project_bipartite_rows
 from topkopt._knapsack import project_boxed_rows, project_capped_rows
 from topkopt._topk import project_topk_rows
-from topkopt._validation import Rows, as_floating, as_rows, check_k, check_scalar, check_weights
+from topkopt._validation import (
+    Rows,
+    as_floating,
+    as_rows,
+    check_k,
+    check_scalar,
+    check_weights,
+    keep_apart,
+)
 from topkopt._weighted import project_weighted_rows
 
 __all__ = [
@@ -31,6 +47,70 @@ __all__ = [
 ]
 
 _TOPK_KINDS = {"alpha": 0, "beta": 1, "label": 2}
+
+# Kernels take lengths up to _LONG, and a bias or its inverse up to _MOST_BIAS: no sum, difference
+# or quotient overflows. What is longer is measured in units of _UNIT.
+_LONG, _UNIT = 2.0**800, 2.0**224
+_MOST_BIAS = 2.0**200
+_NO_BOUND = 2.0**900  # of a sum that may stay below it: no sum of entries up to _LONG gets there
+
+
+def _longest(*lengths: ArrayLike) -> float:
+    """Return the largest finite magnitude."""
+    sizes = [np.abs(length) for length in lengths]
+    return max(float(np.max(size, where=np.isfinite(size), initial=0.0)) for size in sizes)
+
+
+def _solve(kernel: Callable[..., None], *sides: Rows, longest: float, **lengths: Any) -> None:
+    """Call kernel(part, unit, *sources, *targets) for parts of the rows, with a unit of length.
+
+    Projections are homogeneous. So a row that could overflow, by itself or next to the longest
+    length of the set, is measured in another unit: a power of two, so that nothing is rounded.
+    """
+    most = float(np.finfo(sides[0].source.dtype).max)
+    if not (any(side.huge for side in sides) or longest > min(_LONG, most)):
+        kernel(slice(None), 1.0, *(s.source for s in sides), *(s.target for s in sides))
+        return
+    results = [np.empty(side.source.shape) for side in sides]
+    for i in range(len(results[0])):
+        part = slice(i, i + 1)
+        sources = [side.source[part].astype(np.float64) for side in sides]
+        unit = _UNIT if max(longest, _longest(*sources)) > _LONG else 1.0
+        if unit > 1.0:
+            _check_short(np.finfo(np.float64).tiny * unit, lengths)
+        targets = [result[part] for result in results]
+        kernel(part, unit, *(source / unit for source in sources), *targets)
+        if any((np.abs(target) > most / unit).any() for target in targets):
+            raise ValueError(
+                f"x must have a projection that {sides[0].source.dtype} can hold (at most "
+                f"{most:.2g}), but row {i} has none; scale the input and the set down."
+            )
+        for target in targets:
+            target *= unit
+    for result, side in zip(results, sides, strict=True):
+        side.target[...] = result
+
+
+def _check_short(least: float, lengths: dict[str, Any]) -> None:
+    """Raise unless lengths are 0 or long enough to keep their digits."""
+    for name, length in lengths.items():
+        size = np.abs(length)
+        short = size[(size > 0) & (size < least)]
+        if short.size:
+            raise ValueError(
+                f"{name} must be 0 or at least {least:.2g} next to numbers beyond {_LONG:.2g}, got "
+                f"{short.flat[0]:.2g}; use -inf to exclude entries, or scale large numbers down."
+            )
+
+
+def _check_bias(bias: float) -> float:
+    bias = check_scalar(bias, "bias")
+    if bias > _MOST_BIAS:
+        raise ValueError(
+            f"bias must be at most {_MOST_BIAS:.1g}, got {bias!r}; a larger one leaves nothing of "
+            "the sum."
+        )
+    return bias if bias >= 1 / _MOST_BIAS else 0.0  # below, it is lost next to 1
 
 
 def project_simplex(
@@ -69,7 +149,11 @@ def project_simplex(
     """
     radius = check_scalar(radius, "radius")
     rows = as_rows(x, axis, out)
-    project_capped_rows(rows.source, rows.target, 0.0, np.inf, radius, True, 0.0)
+
+    def kernel(_: slice, unit: float, b: NDArray, p: NDArray) -> None:
+        project_capped_rows(b, p, 0.0, np.inf, radius / unit, True, 0.0)
+
+    _solve(kernel, rows, longest=radius, radius=radius)
     return rows.finish()
 
 
@@ -124,20 +208,32 @@ def project_capped_simplex(
     array([0.5 , 0.25])
     """
     total = check_scalar(total, "total", signed=True)
-    bias = check_scalar(bias, "bias")
+    bias = _check_bias(bias)
     rows = as_rows(x, axis, out)
-    if np.ndim(lower) == 0 and np.ndim(upper) == 0:
-        lo, hi = float(lower), float(upper)  # type: ignore[arg-type]
-        _check_box(rows, np.array([[lo]]), np.array([[hi]]), total, equality)
-        project_capped_rows(rows.source, rows.target, lo, hi, total, equality, bias)
+    shared = np.ndim(lower) == 0 and np.ndim(upper) == 0
+    if shared:
+        lo, hi = (np.array([[float(bound)]]) for bound in (lower, upper))  # type: ignore[arg-type]
     else:
-        box = rows.spread(lower, "lower"), rows.spread(upper, "upper")
-        _check_box(rows, *box, total, equality)
-        project_boxed_rows(rows.source, rows.target, *box, total, equality, bias)
+        lo, hi = rows.spread(lower, "lower"), rows.spread(upper, "upper")
+    bounds = _longest(lo, hi, total if equality else 0.0)
+    _check_box(rows, lo, hi, total, equality, _UNIT if bounds > _LONG else 1.0)
+
+    def kernel(part: slice, unit: float, b: NDArray, p: NDArray) -> None:
+        most = total / unit if equality else min(total / unit, _NO_BOUND)
+        if shared:
+            box = lo.item() / unit, hi.item() / unit
+            project_capped_rows(b, p, *box, most, equality, bias)
+        else:
+            boxes = lo[part] / unit, hi[part] / unit
+            project_boxed_rows(b, p, *boxes, most, equality, bias)
+
+    _solve(kernel, rows, longest=bounds, lower=lo, upper=hi, total=total)
     return rows.finish()
 
 
-def _check_box(rows: Rows, lower: NDArray, upper: NDArray, total: float, equality: bool) -> None:
+def _check_box(
+    rows: Rows, lower: NDArray, upper: NDArray, total: float, equality: bool, unit: float
+) -> None:
     """Raise unless every row of the box holds a point of the wanted sum."""
     if not np.isfinite(lower).all():
         raise ValueError("lower must be finite; pass a very small number for an open bound.")
@@ -145,22 +241,25 @@ def _check_box(rows: Rows, lower: NDArray, upper: NDArray, total: float, equalit
         raise ValueError("lower must not exceed upper in any entry; swap or widen the bounds.")
     if not rows.source.size:
         return
+    lower, upper = lower / unit, upper / unit
     if lower.size == 1:
         least = rows.size * lower.item()
         most = rows.fewest_finite * (upper - lower).item() + least
     else:
         least = lower.sum(axis=1).max()
         most = np.where(rows.source == -np.inf, lower, upper).sum(axis=1).min()
-    slack = 4 * np.finfo(np.float64).eps * rows.size * abs(total)
-    if least > total + slack:
+    # Bounds add up to their total only up to rounding.
+    size = max(abs(total) / unit, _longest(lower))
+    slack = 4 * np.finfo(np.float64).eps * rows.size * size
+    if least > total / unit + slack:
         raise ValueError(
-            f"total must be at least the sum of the lower bounds ({least:g}), got {total:g}; "
-            "raise total or lower the bounds."
+            f"total must be at least the sum of the lower bounds ({least * unit:g}), got "
+            f"{total:g}; raise total or lower the bounds."
         )
-    if equality and most < total - slack:
+    if equality and most < total / unit - slack:
         raise ValueError(
             f"total must be at most the sum of the upper bounds over the entries above -inf "
-            f"({most:g}), got {total:g}; lower total, raise upper or pass equality=False."
+            f"({most * unit:g}), got {total:g}; lower total, raise upper or pass equality=False."
         )
 
 
@@ -197,10 +296,14 @@ def project_topk_cone(
     >>> project_topk_cone([10.0, -1.0, -1.0], 2)
     array([6., 3., 3.])
     """
-    bias = check_scalar(bias, "bias")
+    bias = _check_bias(bias)
     rows = as_rows(x, axis, out)
     k = check_k(k, rows.size)
-    project_topk_rows(rows.source, rows.target, k, np.inf, _TOPK_KINDS["alpha"], bias)
+
+    def kernel(_: slice, unit: float, b: NDArray, p: NDArray) -> None:
+        project_topk_rows(b, p, k, np.inf, _TOPK_KINDS["alpha"], bias)
+
+    _solve(kernel, rows, longest=0.0)
     return rows.finish()
 
 
@@ -266,10 +369,14 @@ def project_topk_simplex(
     if kind not in _TOPK_KINDS:
         raise ValueError(f"kind must be one of {', '.join(_TOPK_KINDS)}, got {kind!r}.")
     radius = check_scalar(radius, "radius", remedy="Use project_topk_cone for no bound.")
-    bias = check_scalar(bias, "bias")
+    bias = _check_bias(bias)
     rows = as_rows(x, axis, out)
     k = check_k(k, rows.size + (kind == "label"))
-    project_topk_rows(rows.source, rows.target, k, radius, _TOPK_KINDS[kind], bias)
+
+    def kernel(_: slice, unit: float, b: NDArray, p: NDArray) -> None:
+        project_topk_rows(b, p, k, min(radius / unit, _NO_BOUND), _TOPK_KINDS[kind], bias)
+
+    _solve(kernel, rows, longest=0.0, radius=radius)
     return rows.finish()
 
 
@@ -325,11 +432,30 @@ def project_weighted_topk(
     array([0.5, 0.5, 0. ])
     """
     radius = check_scalar(radius, "radius")
-    bias = check_scalar(bias, "bias")
+    bias = _check_bias(bias)
     rows = as_rows(x, axis, out)
     w = check_weights(weights, rows.size + bool(label))
-    project_weighted_rows(rows.source, rows.target, w, radius, label, bias)
+    w, exponent = _normalized(w)
+    with np.errstate(over="ignore", under="ignore"):
+        length = np.ldexp(radius, exponent)
+
+    def kernel(_: slice, unit: float, b: NDArray, p: NDArray) -> None:
+        project_weighted_rows(b, p, w, min(length / unit, _NO_BOUND), label, bias)
+
+    _solve(kernel, rows, longest=0.0, radius=length)
     return rows.finish()
+
+
+def _normalized(w: NDArray) -> tuple[NDArray, int]:
+    """Return weights with a first of about 1, so that no square underflows, and their exponent.
+
+    The last ones stay positive, for their number counts.
+    """
+    if not w.size:
+        return w, 0
+    exponent = math.frexp(w[0])[1]
+    with np.errstate(under="ignore"):
+        return np.maximum(np.ldexp(w, -exponent), np.finfo(np.float64).tiny), exponent
 
 
 def project_bipartite_simplex(
@@ -370,11 +496,21 @@ def project_bipartite_simplex(
     (array([0.25, 0.  ]), array([0.25, 0.  , 0.  ]))
     """
     radius = check_scalar(radius, "radius")
+    outs = _check_pair(out)
     sides = [as_floating(side, name) for name, side in zip("xy", (x, y), strict=True)]
     dtype = np.result_type(*sides)
     rows = [
-        as_rows(side.astype(dtype, copy=False), axis, target, name=name, empty_rows=True)
-        for name, side, target in zip("xy", sides, out or (None, None), strict=True)
+        as_rows(
+            side.astype(dtype, copy=False),
+            axis,
+            target,
+            name=name,
+            out_name=out_name,
+            empty_rows=True,
+        )
+        for name, side, out_name, target in zip(
+            "xy", sides, ("out[0]", "out[1]"), outs, strict=True
+        )
     ]
     outer = [np.delete(side.result.shape, side.axis).tolist() for side in rows]
     if outer[0] != outer[1]:
@@ -382,5 +518,19 @@ def project_bipartite_simplex(
             f"x and y must have equal shapes but for the axis {axis}, "
             f"got {rows[0].result.shape} and {rows[1].result.shape}."
         )
-    project_bipartite_rows(rows[0].source, rows[1].source, rows[0].target, rows[1].target, radius)
+    keep_apart(*rows)
+
+    def kernel(_: slice, unit: float, b: NDArray, c: NDArray, p: NDArray, q: NDArray) -> None:
+        project_bipartite_rows(b, c, p, q, min(radius / unit, _NO_BOUND))
+
+    _solve(kernel, *rows, longest=0.0, radius=radius)
     return rows[0].finish(), rows[1].finish()
+
+
+def _check_pair(out: Any) -> tuple[NDArray | None, NDArray | None]:
+    if out is None:
+        return None, None
+    if not isinstance(out, tuple) or len(out) != 2:
+        got = f"a tuple of {len(out)}" if isinstance(out, tuple) else f"one {type(out).__name__}"
+        raise ValueError(f"out must be a tuple of two arrays, got {got}; pass out=(p, q).")
+    return out

@@ -1,7 +1,10 @@
 """Entropic proximal operators: the steps of the softmax and top-k entropy losses.
 
 They follow the conventions of `topkopt.projections`: vectors along ``axis``, any shape, float32 or
-float64, and -inf for an entry that must stay empty.
+float64, -inf for an entry that must stay empty, and an ``out`` that may overlap the input.
+
+Finite entries may be as large as their dtype has numbers, and parameters as small; ``alpha`` (times
+the radius) must be at most 1e240, beyond which nothing of the entropy is left.
 """
 
 from __future__ import annotations
@@ -13,6 +16,18 @@ from topkopt._entropy import prox_entropy_rows, prox_topk_entropy_rows
 from topkopt._validation import as_rows, check_k, check_scalar
 
 __all__ = ["prox_entropy_simplex", "prox_topk_entropy"]
+
+_MOST_ALPHA = 2.0**800  # sums of so large numbers do not overflow
+
+
+def _check_alpha(alpha: float, radius: float, projection: str) -> float:
+    alpha = check_scalar(alpha, "alpha")
+    if alpha * radius > _MOST_ALPHA:
+        raise ValueError(
+            f"alpha times the sum of a solution must be at most {_MOST_ALPHA:.2g}, got {alpha!r} "
+            f"times {radius!r}; use {projection} of b / alpha, for no entropy is left."
+        )
+    return alpha
 
 
 def prox_entropy_simplex(
@@ -63,9 +78,15 @@ def prox_entropy_simplex(
     >>> prox_entropy_simplex(np.log([1.0, 2.0, 5.0]), 0.0, upper=0.4)
     array([0.2, 0.4, 0.4])
     """
-    alpha = check_scalar(alpha, "alpha")
     radius = check_scalar(radius, "radius")
+    alpha = _check_alpha(alpha, radius, "project_capped_simplex")
     rows = as_rows(b, axis, out, name="b")
+    largest = float(np.finfo(rows.source.dtype).max)
+    if radius > largest:
+        raise ValueError(
+            f"radius must be at most {largest:.2g} for {rows.source.dtype}, got {radius!r}; "
+            "pass b as float64."
+        )
     cap = np.inf if upper is None else check_scalar(upper, "upper", finite=False)
     most = rows.fewest_finite * cap if cap > 0 else 0.0
     if rows.source.size and most < radius * (1 - 4 * np.finfo(np.float64).eps * rows.size):
@@ -122,7 +143,7 @@ def prox_topk_entropy(
     >>> prox_topk_entropy([0.0, 0.0], 0.0, 2)
     array([0.33333333, 0.33333333])
     """
-    alpha = check_scalar(alpha, "alpha")
+    alpha = _check_alpha(alpha, 1.0, "project_topk_simplex (bias 1)")
     rows = as_rows(b, axis, out, name="b")
     k = check_k(k, rows.size)
     prox_topk_entropy_rows(rows.source, rows.target, alpha, k)

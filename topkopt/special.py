@@ -41,7 +41,7 @@ def lambertw_exp(t: ArrayLike, out: NDArray | None = None) -> NDArray:
     """
     array = as_floating(t, "t")
     result = check_out(out, array)
-    target = result if result.flags.c_contiguous else np.empty(array.shape, array.dtype)
+    target = result if result.flags.carray else np.empty(array.shape, array.dtype)
     source = np.ascontiguousarray(array)
     if np.may_share_memory(source, target) and source.ctypes.data != target.ctypes.data:
         source = source.copy()  # out is the input in another order
