@@ -18,6 +18,7 @@
 #define ROWS_PAD 4 /* padded rows are a multiple of it: loops need no remainder */
 #define ROWS_PEAKS 8 /* maxima of a block of a row */
 #define ROWS_HIGH 64 /* peaks that are looked at together */
+#define ROWS_PART 256 /* entries of a long sum that are added up among themselves first */
 
 /* OUT total: the sum of TERM(j) over all j < n. Eight sums side by side need not wait for each
  * other, and stay in registers, where OpenMP's reductions go through memory. */
@@ -48,6 +49,7 @@ TK_INLINE double clip(double v, double lower, double upper)
 
 /* Terms of sums, by the names of the loops that use them. */
 #define TERM_ENTRY(j) b[j]
+#define TERM_MORE(j) (b[j] - shift)
 #define TERM_CLIPPED(j) clip((b[j] - shift) - offset, 0.0, upper)
 #define TERM_SCALED(j) (v[j] = factor * a[j], s[j] * v[j])
 #define TERM_NOTHING(j) (b[j] * headroom - b[j] * headroom) /* NaN where that is not finite */
@@ -334,6 +336,18 @@ TK_INLINE double sum_body(const double *b, ptrdiff_t n)
     return sum;
 }
 
+/* sum of b - shift, in parts: rounding adds up with their length and their number only */
+TK_INLINE double sum_more_body(const double *b, ptrdiff_t n, double shift)
+{
+    double total = 0.0;
+    for (; n > 0; b += ROWS_PART, n -= ROWS_PART) {
+        double sum;
+        ADD_UP(double, sum, n < ROWS_PART ? n : ROWS_PART, TERM_MORE);
+        total += sum;
+    }
+    return total;
+}
+
 TK_INLINE double dot_body(const double *a, const double *b, ptrdiff_t n)
 {
     double sum;
@@ -399,6 +413,7 @@ TK_INLINE void strided_maxima_body(const double *b, ptrdiff_t n, ptrdiff_t width
 TK_DISPATCH(void, strided_maxima,
             (const double *b, ptrdiff_t n, ptrdiff_t width, double *maxima), (b, n, width, maxima))
 TK_DISPATCH(double, sum, (const double *b, ptrdiff_t n), (b, n))
+TK_DISPATCH(double, sum_more, (const double *b, ptrdiff_t n, double shift), (b, n, shift))
 TK_DISPATCH(double, dot, (const double *a, const double *b, ptrdiff_t n), (a, b, n))
 TK_DISPATCH(double, max_abs, (const double *b, ptrdiff_t n), (b, n))
 

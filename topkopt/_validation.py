@@ -251,7 +251,7 @@ def _overlaps_itself(array: NDArray) -> bool:
         for stride, length in zip(array.strides, array.shape, strict=True)
         if length > 1
     ):
-        if stride < extent + array.itemsize:
+        if array.size and stride < extent + array.itemsize:
             return True
         extent += stride * (length - 1)
     return False
