@@ -281,12 +281,12 @@ cdef Threshold knapsack_threshold(const real* b, Py_ssize_t n, double lo, double
                                   double* work) noexcept nogil:
     cdef Threshold t, full
     cdef Py_ssize_t m
-    cdef double cap = hi - lo, spare = total - n * lo
-    cdef bint tight = equality or n * hi > total, certain = tight and start == NULL
+    cdef double cap = hi - lo, spare = total - n * lo, enough = 1.0 - 4 * DBL_EPSILON
+    cdef bint tight = equality or n * hi >= total * enough, certain = tight and start == NULL
     full.shift = 0.0                    # the smallest t at which the sum may be total
     full.offset = bias * total + lo
     if certain and not equality:
-        tight = clipped_sum(b, n, full, cap) >= spare
+        tight = clipped_sum(b, n, full, cap) >= spare * enough
     if spare <= 0.0:
         t.shift = row_max(b, n)
         t.offset = -lo

@@ -282,15 +282,17 @@ cdef double label_zeta(const double* b, Py_ssize_t n, const double* w, Py_ssize_
                        double radius, double bias, double* x, double* work) noexcept nogil:
     # Returns the root zeta of the derivative on [0, radius]. OUT x: the solution. TEMP work: 8 n
     cdef LabelPoint at
-    cdef double left = 0.0, right = radius, zeta = radius, root
+    # A zeta far beyond the entries is never better, and its rounding would drown them.
+    cdef double most = min(radius, 4 * n * max(fabs(b[0]), fabs(b[n - 1])) / w[0])
+    cdef double left = 0.0, right = most, zeta = most, root
     cdef Py_ssize_t j, refinements = 0
     cdef Py_ssize_t[4] piece
     piece[:] = [-1, -1, -1, -1]
     while True:
         evaluate_label(&at, b, n, w, n_w, zeta, bias, work)
-        if at.derivative == 0.0 or (at.derivative < 0.0 and zeta == radius):
+        if at.derivative == 0.0 or (at.derivative < 0.0 and zeta == most):
             break
-        root = zeta - at.derivative / at.rate if at.rate > 0.0 else radius
+        root = zeta - at.derivative / at.rate if at.rate > 0.0 else most
         if same_piece(piece, at.piece):
             # On the right piece; a step from afar has left the rounding of where it came from.
             refinements += 1

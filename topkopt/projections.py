@@ -436,13 +436,15 @@ def project_weighted_topk(
     rows = as_rows(x, axis, out)
     w = check_weights(weights, rows.size + bool(label))
     w, exponent = _normalized(w)
-    with np.errstate(over="ignore", under="ignore"):
-        length = np.ldexp(radius, exponent)
+
+    def length(unit: float) -> float:
+        with np.errstate(over="ignore", under="ignore"):
+            return float(np.ldexp(radius, exponent - math.frexp(unit)[1] + 1))
 
     def kernel(_: slice, unit: float, b: NDArray, p: NDArray) -> None:
-        project_weighted_rows(b, p, w, min(length / unit, _NO_BOUND), label, bias)
+        project_weighted_rows(b, p, w, min(length(unit), _NO_BOUND), label, bias)
 
-    _solve(kernel, rows, longest=0.0, radius=length)
+    _solve(kernel, rows, longest=0.0, radius=length(1.0))
     return rows.finish()
 
 

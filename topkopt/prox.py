@@ -4,20 +4,22 @@ They follow the conventions of `topkopt.projections`: vectors along ``axis``, an
 float64, -inf for an entry that must stay empty, and an ``out`` that may overlap the input.
 
 Finite entries may be as large as their dtype has numbers, and parameters as small; ``alpha`` (times
-the radius) must be at most 1e240, beyond which nothing of the entropy is left.
+the radius) must be at most 1e144: beyond, the entropy is below rounding.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from topkopt._entropy import prox_entropy_rows, prox_topk_entropy_rows
-from topkopt._validation import as_rows, check_k, check_scalar
+from topkopt._validation import Rows, as_rows, check_k, check_scalar
 
 __all__ = ["prox_entropy_simplex", "prox_topk_entropy"]
 
-_MOST_ALPHA = 2.0**800  # sums of so large numbers do not overflow
+_MOST_ALPHA = 2.0**480  # squares of such numbers do not overflow
 
 
 def _check_alpha(alpha: float, radius: float, projection: str) -> float:
@@ -25,9 +27,24 @@ def _check_alpha(alpha: float, radius: float, projection: str) -> float:
     if alpha * radius > _MOST_ALPHA:
         raise ValueError(
             f"alpha times the sum of a solution must be at most {_MOST_ALPHA:.2g}, got {alpha!r} "
-            f"times {radius!r}; use {projection} of b / alpha, for no entropy is left."
+            f"times {radius!r}; use {projection} of b / alpha, for the entropy is below rounding."
         )
     return alpha
+
+
+def _drawn_in(rows: Rows, rank: int) -> NDArray:
+    """Return the rows with huge entries drawn in, so that no difference or sum overflows.
+
+    The threshold of a solution is near the entry of that rank, the largest first. What is 2**900
+    or more away from it has reached its bound, whatever alpha: of such entries nothing counts but
+    their order and the sign of their sums.
+    """
+    b = rows.source
+    if not rows.huge or b.dtype != np.float64:
+        return b
+    near = -np.partition(-b, rank - 1, axis=1)[:, rank - 1, None]
+    clipped = np.where(np.isfinite(b), np.clip(b, -(2.0**1000), 2.0**1000), b)
+    return np.where(np.abs(near) > 2.0**964, b * 2.0**-64, clipped)
 
 
 def prox_entropy_simplex(
@@ -97,7 +114,8 @@ def prox_entropy_simplex(
     if radius == 0:
         rows.target[...] = 0
     else:
-        prox_entropy_rows(rows.source, rows.target, alpha, radius, cap)
+        rank = math.ceil(max(1.0, min(radius / cap, rows.size)))
+        prox_entropy_rows(_drawn_in(rows, rank), rows.target, alpha, radius, cap)
     return rows.finish()
 
 
@@ -146,5 +164,5 @@ def prox_topk_entropy(
     alpha = _check_alpha(alpha, 1.0, "project_topk_simplex (bias 1)")
     rows = as_rows(b, axis, out, name="b")
     k = check_k(k, rows.size)
-    prox_topk_entropy_rows(rows.source, rows.target, alpha, k)
+    prox_topk_entropy_rows(_drawn_in(rows, k), rows.target, alpha, k)
     return rows.finish()
