@@ -52,7 +52,7 @@ TK_INLINE double clip(double v, double lower, double upper)
 #define TERM_MORE(j) (b[j] - shift)
 #define TERM_CLIPPED(j) clip((b[j] - shift) - offset, 0.0, upper)
 #define TERM_SCALED(j) (v[j] = factor * a[j], s[j] * v[j])
-#define TERM_NOTHING(j) (b[j] * headroom - b[j] * headroom) /* NaN where that is not finite */
+#define TERM_NOTHING(j) (b[j] * headroom * 0) /* NaN where an infinite number is multiplied by 0 */
 #define TERM_PRODUCT(j) a[j] * b[j]
 #define TERM_GAIN(j) p[j] * (b[j] - 0.5 * p[j])
 #define TERM_OTHER(j) (others[j] = ((s[j] - own_score) + margin) * scale, others[j] * 0.0)
@@ -328,6 +328,32 @@ TK_INLINE ptrdiff_t peak_depth(ptrdiff_t n)
 
 DEFINE_ROWS(float, f32)
 DEFINE_ROWS(double, f64)
+
+/* OUT n_wrong, n_finite, n_huge: how many entries are NaN or +inf; how many of the others are not
+ * -inf, and how many of these have a magnitude above most. */
+#define DEFINE_COUNT(REAL, NAME)                                                                 \
+    TK_INLINE void count_##NAME##_body(const REAL *b, ptrdiff_t n, REAL most,                    \
+                                       ptrdiff_t *n_wrong, ptrdiff_t *n_finite,                  \
+                                       ptrdiff_t *n_huge)                                        \
+    {                                                                                            \
+        int64_t right = 0, finite = 0, tame = 0;                                                 \
+        _Pragma("omp simd reduction(+ : right, finite, tame)")                                   \
+        for (ptrdiff_t j = 0; j < n; j++) {                                                      \
+            right += b[j] < (REAL)INFINITY;                                                      \
+            finite += (b[j] < (REAL)INFINITY) & (b[j] > -(REAL)INFINITY);                        \
+            tame += (b[j] <= most) & (b[j] >= -most);                                            \
+        }                                                                                        \
+        *n_wrong = n - right;                                                                    \
+        *n_finite = finite;                                                                      \
+        *n_huge = finite - tame;                                                                 \
+    }                                                                                            \
+    TK_DISPATCH(void, count_##NAME,                                                              \
+                (const REAL *b, ptrdiff_t n, REAL most, ptrdiff_t *n_wrong, ptrdiff_t *n_finite, \
+                 ptrdiff_t *n_huge),                                                             \
+                (b, n, most, n_wrong, n_finite, n_huge))
+
+DEFINE_COUNT(float, f32)
+DEFINE_COUNT(double, f64)
 
 TK_INLINE double sum_body(const double *b, ptrdiff_t n)
 {

@@ -41,6 +41,8 @@ _NO_NUMBERS = (str, bytes, bool, np.bool_)  # float() would take "1" and True
 
 def refuse_masked(x: Any, name: str) -> None:
     """Raise if x, or an array in a list x, has masked entries: these would come to light again."""
+    if type(x) is np.ndarray:
+        return
     parts = x if isinstance(x, (list, tuple)) else (x,)
     if any(isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part) for part in parts):
         raise ValueError(
@@ -223,7 +225,7 @@ class Rows:
 
 
 def _by_rows(array: NDArray, axis: int) -> NDArray:
-    moved = np.moveaxis(array, axis, -1)
+    moved = array if axis == array.ndim - 1 else np.moveaxis(array, axis, -1)
     return moved.reshape(math.prod(moved.shape[:-1]), moved.shape[-1])
 
 
@@ -320,8 +322,8 @@ def as_rows(
     target = _by_rows(np.asarray(result), axis)
     if not (target.flags.carray and np.may_share_memory(target, result)):
         target = np.empty_like(source)
-    elif source.ctypes.data != target.ctypes.data:
-        source = _apart(source, target)
+    elif np.may_share_memory(source, target) and source.ctypes.data != target.ctypes.data:
+        source = source.copy()  # out is the input in another order, or a part of it
     return Rows(source, target, result, axis, fewest, huge)
 
 

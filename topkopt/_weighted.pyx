@@ -155,32 +155,33 @@ cdef bint absorb(Pools* pools, Ranking* order, double zeta) noexcept nogil:
     return joined
 
 
+cdef double best_zeta(const Pools* pools, double radius, double bias,
+                      double total) noexcept nogil:
+    # The root of the derivative, were the pools to stay as they are; total: the sum of w
+    cdef double gain = 0.0, cost = bias * total * total
+    cdef Py_ssize_t i
+    for i in range(pools.n):
+        gain += (pools.first[i] + pools.more[i] / pools.size[i]) * pools.sum_w[i]
+        cost += pools.sum_w[i] * pools.sum_w[i] / pools.size[i]
+    return min(radius, gain / cost) if gain > 0.0 else 0.0
+
+
 cdef double newton_zeta(Pools* pools, Ranking* order, double radius,
                         double bias) noexcept nogil:
-    cdef double total = 0.0, gain, cost, zeta
-    cdef bint changed, refined = False
+    cdef double total = 0.0, zeta
+    cdef bint changed = True
     cdef Py_ssize_t i
     for i in range(pools.n):
         total += pools.sum_w[i]
-    while True:
-        gain = 0.0
-        cost = bias * total * total
-        for i in range(pools.n):
-            gain += (pools.first[i] + pools.more[i] / pools.size[i]) * pools.sum_w[i]
-            cost += pools.sum_w[i] * pools.sum_w[i] / pools.size[i]
-        zeta = gain / cost
-        if not zeta > 0.0:
+    while changed:
+        zeta = best_zeta(pools, radius, bias, total)
+        if zeta == 0.0:
             return 0.0
-        if zeta > radius:
-            zeta = radius
         changed = merge_pools(pools, zeta)
         while absorb(pools, order, zeta):
             changed = True
-        if refined and not changed:
-            return zeta
-        if not changed:
-            sum_pools(pools, order.ranked)
-        refined = not changed
+    sum_pools(pools, order.ranked)
+    return best_zeta(pools, radius, bias, total)
 
 
 # The label-included problem at one zeta: x is b - mu, but at least b - B and at most b - A; the
@@ -328,18 +329,18 @@ cdef bint label_stays_zero(const double* b, Py_ssize_t n, const double* w,
     return gain <= 0.0
 
 
-cdef double gather_candidates(const real* b, Py_ssize_t n, Py_ssize_t n_w, double total,
-                              double* start, double* work, Py_ssize_t* n_kept) noexcept nogil:
-    # OUT work: the n_kept entries that can be positive. Returns a bound below all of them.
-    # Flat weights of the same sum reach the furthest down.
+cdef Py_ssize_t gather_candidates(const real* b, Py_ssize_t n, Py_ssize_t n_w, double total,
+                                  double* start, double* work) noexcept nogil:
+    # OUT work: the entries that can be positive; returns how many. Flat weights of the same sum
+    # reach the furthest down.
     cdef Threshold t
     cdef double cut = -INFINITY
+    cdef Py_ssize_t n_kept
     if n_w <= n:
-        t = capped_threshold(b, n, total / n_w, total, start, work, n_kept)
+        t = capped_threshold(b, n, total / n_w, total, start, work, &n_kept)
         # to lose no entry
         cut = t.shift + t.offset - 2 * DBL_EPSILON * (fabs(t.shift) + fabs(t.offset))
-    n_kept[0] = gather_above(b, n, cut, 0.0, work)
-    return cut
+    return gather_above(b, n, cut, 0.0, work)
 
 
 cdef void project_weighted_row(const real* b, real* x, Py_ssize_t n, const double* w,
@@ -347,7 +348,7 @@ cdef void project_weighted_row(const real* b, real* x, Py_ssize_t n, const doubl
                                double* start, double* work) noexcept nogil:
     cdef double* share = work + 2 * n
     cdef double* temp = work + 3 * n
-    cdef double total = 0.0, zeta = 0.0, cut
+    cdef double total = 0.0, zeta = 0.0, last
     cdef Py_ssize_t j, m
     cdef Pools pools
     cdef Ranking order
@@ -362,7 +363,7 @@ cdef void project_weighted_row(const real* b, real* x, Py_ssize_t n, const doubl
                          work)
         return
 
-    cut = gather_candidates(b, n, n_w, total, start, work, &m)
+    m = gather_candidates(b, n, n_w, total, start, work)
     order = rank_entries(work, m, work + n)
     if m + label >= n_w and m > 0:
         while order.n_ranked < (m if label else n_w):
@@ -377,8 +378,9 @@ cdef void project_weighted_row(const real* b, real* x, Py_ssize_t n, const doubl
     if zeta == 0.0:
         fill_row(x, n, 0.0)
         return
+    last = order.ranked[order.n_ranked - 1]
     for j in range(n):
-        if b[j] > cut and b[j] >= order.ranked[order.n_ranked - 1]:
+        if b[j] >= last:
             x[j] = <real>max(0.0, share[rank_of(b[j], order.ranked, order.n_ranked)])
         else:
             x[j] = 0

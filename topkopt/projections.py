@@ -52,13 +52,16 @@ _TOPK_KINDS = {"alpha": 0, "beta": 1, "label": 2}
 # or quotient overflows. What is longer is measured in units of _UNIT.
 _LONG, _UNIT = 2.0**800, 2.0**224
 _MOST_BIAS = 2.0**200
+_MOST = {4: float(np.finfo(np.float32).max), 8: float(np.finfo(np.float64).max)}  # by item size
 _NO_BOUND = 2.0**900  # of a sum that may stay below it: no sum of entries up to _LONG gets there
 
 
-def _longest(*lengths: ArrayLike) -> float:
+def _longest(*lengths: NDArray) -> float:
     """Return the largest finite magnitude."""
-    sizes = [np.abs(length) for length in lengths]
-    return max(float(np.max(size, where=np.isfinite(size), initial=0.0)) for size in sizes)
+    sizes = [max(float(length.max()), -float(length.min())) for length in lengths if length.size]
+    if any(math.isinf(size) for size in sizes):
+        return _longest(*(length[np.isfinite(length)] for length in lengths))
+    return max(sizes, default=0.0)
 
 
 def _solve(kernel: Callable[..., None], *sides: Rows, longest: float, **lengths: Any) -> None:
@@ -67,9 +70,9 @@ def _solve(kernel: Callable[..., None], *sides: Rows, longest: float, **lengths:
     Projections are homogeneous. So a row that could overflow, by itself or next to the longest
     length of the set, is measured in another unit: a power of two, so that nothing is rounded.
     """
-    most = float(np.finfo(sides[0].source.dtype).max)
-    if not (any(side.huge for side in sides) or longest > min(_LONG, most)):
-        kernel(slice(None), 1.0, *(s.source for s in sides), *(s.target for s in sides))
+    most = _MOST[sides[0].source.dtype.itemsize]
+    if longest <= min(_LONG, most) and not any([side.huge for side in sides]):
+        kernel(slice(None), 1.0, *[s.source for s in sides], *[s.target for s in sides])
         return
     results = [np.empty(side.source.shape) for side in sides]
     for i in range(len(results[0])):
@@ -89,6 +92,10 @@ def _solve(kernel: Callable[..., None], *sides: Rows, longest: float, **lengths:
             target *= unit
     for result, side in zip(results, sides, strict=True):
         side.target[...] = result
+
+
+def _in_unit(length: NDArray, unit: float) -> NDArray:
+    return length if unit == 1.0 else length / unit
 
 
 def _check_short(least: float, lengths: dict[str, Any]) -> None:
@@ -215,17 +222,17 @@ def project_capped_simplex(
         lo, hi = (np.array([[float(bound)]]) for bound in (lower, upper))  # type: ignore[arg-type]
     else:
         lo, hi = rows.spread(lower, "lower"), rows.spread(upper, "upper")
-    bounds = _longest(lo, hi, total if equality else 0.0)
+    bounds = max(_longest(lo, hi), abs(total) if equality else 0.0)
     _check_box(rows, lo, hi, total, equality, _UNIT if bounds > _LONG else 1.0)
 
     def kernel(part: slice, unit: float, b: NDArray, p: NDArray) -> None:
         most = total / unit if equality else min(total / unit, _NO_BOUND)
         if shared:
-            box = lo.item() / unit, hi.item() / unit
-            project_capped_rows(b, p, *box, most, equality, bias)
+            ends = lo.item() / unit, hi.item() / unit
+            project_capped_rows(b, p, *ends, most, equality, bias)
         else:
-            boxes = lo[part] / unit, hi[part] / unit
-            project_boxed_rows(b, p, *boxes, most, equality, bias)
+            box = _in_unit(lo[part], unit), _in_unit(hi[part], unit)
+            project_boxed_rows(b, p, *box, most, equality, bias)
 
     _solve(kernel, rows, longest=bounds, lower=lo, upper=hi, total=total)
     return rows.finish()
@@ -241,7 +248,7 @@ def _check_box(
         raise ValueError("lower must not exceed upper in any entry; swap or widen the bounds.")
     if not rows.source.size:
         return
-    lower, upper = lower / unit, upper / unit
+    lower, upper = _in_unit(lower, unit), _in_unit(upper, unit)
     if lower.size == 1:
         least = rows.size * lower.item()
         most = rows.fewest_finite * (upper - lower).item() + least
