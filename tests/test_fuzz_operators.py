@@ -249,7 +249,8 @@ def assert_near(result, exact, size, dtype, factor, about):
         assert np.isfinite(got), f"{about}: entry {j} is {got}"
         error = abs(Fraction(got) - value)
         assert error <= slack + 2 * Fraction(float(info.eps)) * abs(value), (
-            f"{about}: entry {j} is {got!r} in place of {float(value)!r}, more than {float(slack)!r} off"
+            f"{about}: entry {j} is {got!r} in place of {float(value)!r}, more than "
+            f"{float(slack)!r} off"
         )
 
 
@@ -359,7 +360,9 @@ def fuzz_capped(seed, rng):
         return
     equality, bias = bool(rng.random() < 0.5), draw_bias(rng)
     params = {"total": total, "equality": equality, "bias": bias}
-    about = describe(seed, "project_capped_simplex", rows, {"lower": lower, "upper": upper} | params)
+    about = describe(
+        seed, "project_capped_simplex", rows, {"lower": lower, "upper": upper} | params
+    )
 
     def function(x, axis=-1, **more):
         bounds = [np.moveaxis(a, -1, axis) if np.ndim(a) else a for a in (lower, upper)]
@@ -593,7 +596,9 @@ FUZZERS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:overflow", "ignore:divide", "ignore:invalid", "ignore:underflow")
+@pytest.mark.filterwarnings(
+    "ignore:overflow", "ignore:divide", "ignore:invalid", "ignore:underflow"
+)
 def test_fuzz_operators(fuzz_rounds):
     """All operators take turns, a problem each."""
     for seed, rng in fuzz_rounds:

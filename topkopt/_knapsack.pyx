@@ -103,6 +103,7 @@ cdef inline double fix_variables(const double* entries, double* b, double* lo, d
     # A piece of the function is told by how many entries are free and how many sit at hi: both
     # "free or at hi" and "at hi" shrink as t grows, so equal counts mean equal sets.
     cdef double left = -INFINITY, right = INFINITY, excess, rate, t = guess, root
+    cdef double size = fabs(total) if slope == 0.0 else 0.0     # of the solution
     cdef Py_ssize_t n_free, n_upper, n_settled, piece_free = n, piece_upper = 0, steps = 0
     cdef bint use_root
     cdef Settled settled
@@ -136,7 +137,7 @@ cdef inline double fix_variables(const double* entries, double* b, double* lo, d
             n_settled = n_upper - settled.n_upper
         # On the piece of the last step, up to its rounding; a step from far off is to be repeated.
         if (n_free == piece_free and n_upper == piece_upper
-                and fabs(root - t) <= 16 * DBL_EPSILON * (fabs(t) + fabs(root))):
+                and fabs(root - t) <= 16 * DBL_EPSILON * (fabs(t) + fabs(root) + size)):
             return root
 
         steps += 1

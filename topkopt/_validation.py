@@ -206,12 +206,13 @@ class Rows:
 
     def spread(self, values: ArrayLike, name: str) -> NDArray:
         """Broadcast values against the user's array and lay them out like the rows."""
+        array = as_floating(values, name)
         try:
-            full = np.broadcast_to(as_floating(values, name), self.result.shape)
+            full = np.broadcast_to(array, self.result.shape)
         except ValueError:
             raise ValueError(
                 f"{name} must broadcast to the input's shape {self.result.shape}, "
-                f"got shape {np.shape(values)}."
+                f"got shape {array.shape}."
             ) from None
         rows = np.ascontiguousarray(_by_rows(full, self.axis), dtype=np.float64)
         return _apart(rows, self.target)

@@ -114,7 +114,7 @@ def _check_bias(bias: float) -> float:
     bias = check_scalar(bias, "bias")
     if bias > _MOST_BIAS:
         raise ValueError(
-            f"bias must be at most {_MOST_BIAS:.1g}, got {bias!r}; a larger one leaves nothing of "
+            f"bias must be at most {_MOST_BIAS:.2g}, got {bias!r}; a larger one leaves nothing of "
             "the sum."
         )
     return bias if bias >= 1 / _MOST_BIAS else 0.0  # below, it is lost next to 1
@@ -242,7 +242,7 @@ def _check_box(
     rows: Rows, lower: NDArray, upper: NDArray, total: float, equality: bool, unit: float
 ) -> None:
     """Raise unless every row of the box holds a point of the wanted sum."""
-    if not np.isfinite(lower).all():
+    if not np.isfinite([lower.min(initial=0.0), lower.max(initial=0.0)]).all():
         raise ValueError("lower must be finite; pass a very small number for an open bound.")
     if not (lower <= upper).all():
         raise ValueError("lower must not exceed upper in any entry; swap or widen the bounds.")
