@@ -293,6 +293,8 @@ def test_entropies_scale_with_the_radius(radius):
 def test_a_large_quadratic_is_a_projection(alpha):
     b = np.array([1.2, 0.2, -0.1, 1.5, 0.6])
     np.testing.assert_allclose(prox_entropy_simplex(b, alpha), np.full(5, 0.2), rtol=1e-14)
+    fifth = prox_entropy_simplex([-np.inf, 1.2, 0.2, -0.1, 1.5, -np.inf, 0.6], alpha)
+    np.testing.assert_allclose(fifth, 0.2 * np.array([0, 1, 1, 1, 1, 0, 1]), rtol=1e-14)
     np.testing.assert_allclose(
         prox_entropy_simplex(alpha * b, alpha), project_simplex(b), atol=1e-15
     )

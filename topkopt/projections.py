@@ -9,9 +9,8 @@ or float64 (kept; integers are promoted), read-only or strided. Entries of -inf 
 
 ``out`` may be an input, or overlap one in any way: the result is that of separate arrays.
 
-Finite entries may be as large as their dtype has numbers. Next to entries beyond 1e240, a radius
-(total, bound) other than 0 must be at least 1e-240, and `bias` at most 1e60 everywhere; results
-that the dtype cannot hold are refused.
+Entries may be of any size that their dtype has; refused are results that it cannot hold, and
+lengths (a radius, a total, bounds) below 1e-240, but not 0, next to numbers beyond 1e240.
 """
 
 from __future__ import annotations
@@ -132,11 +131,13 @@ def project_simplex(
     x : array_like
         The vectors to project, along `axis`.
     radius : float, default 1.0
-        The sum of each projected vector; non-negative.
+        The sum of each projected vector; non-negative, and 0 or at least 1e-240 next to entries
+        beyond 1e240.
     axis : int, default -1
         The axis along which the vectors lie.
     out : ndarray, optional
-        Where to write the result; of the shape and dtype of the result, may be `x` itself.
+        Where to write the result; of the shape and dtype of the result, may be `x` itself
+        or overlap it.
 
     Returns
     -------
@@ -186,15 +187,17 @@ def project_capped_simplex(
     lower, upper : float or array_like
         Bounds on each entry; arrays are broadcast to the shape of `x`. `upper` may be infinite.
     total : float
-        The sum of each projected vector, or its upper bound.
+        The sum of each projected vector, or its upper bound. It and the bounds must be 0 or at
+        least 1e-240 next to numbers beyond 1e240.
     equality : bool, default True
         Whether the sum must equal `total` (True) or may not exceed it (False).
     bias : float, default 0.0
-        Weight of the extra term ``bias/2 * (sum p)**2``; without effect when `equality` is true.
+        Weight of the extra term ``bias/2 * (sum p)**2``, at most 1e60; without effect when
+        `equality` is true.
     axis : int, default -1
         The axis along which the vectors lie.
     out : ndarray, optional
-        Where to write the result; may be `x` itself.
+        Where to write the result; may be `x` itself or overlap it.
 
     Returns
     -------
@@ -284,11 +287,11 @@ def project_topk_cone(
     k : int
         No entry may hold more than the k-th part of the sum; ``1 <= k <= x.shape[axis]``.
     bias : float, default 0.0
-        Weight of the extra term ``bias/2 * (sum p)**2``.
+        Weight of the extra term ``bias/2 * (sum p)**2``; at most 1e60.
     axis : int, default -1
         The axis along which the vectors lie.
     out : ndarray, optional
-        Where to write the result; may be `x` itself.
+        Where to write the result; may be `x` itself or overlap it.
 
     Returns
     -------
@@ -343,15 +346,15 @@ def project_topk_simplex(
     k : int
         ``1 <= k <= x.shape[axis]`` (one more for kind "label", which has a slot for the label).
     radius : float, default 1.0
-        The largest sum; non-negative.
+        The largest sum; non-negative, and 0 or at least 1e-240 next to entries beyond 1e240.
     kind : {"alpha", "beta", "label"}, default "alpha"
         Which of the sets.
     bias : float, default 0.0
-        Weight of the extra term ``bias/2 * (sum p)**2``.
+        Weight of the extra term ``bias/2 * (sum p)**2``; at most 1e60.
     axis : int, default -1
         The axis along which the vectors lie.
     out : ndarray, optional
-        Where to write the result; may be `x` itself.
+        Where to write the result; may be `x` itself or overlap it.
 
     Returns
     -------
@@ -410,16 +413,17 @@ def project_weighted_topk(
     weights : array_like
         Non-increasing, non-negative.
     radius : float, default 1.0
-        The largest multiple z of the weights; non-negative.
+        The largest multiple z of the weights; non-negative. Next to entries beyond 1e240, `radius`
+        times the largest weight must be 0 or at least 1e-240.
     label : bool, default False
         Whether one slot belongs to a coordinate that is not in `x` (the label's own) and whose
         value is free; the weights may then have one entry more than a vector.
     bias : float, default 0.0
-        Weight of the extra term ``bias/2 * (sum p)**2``.
+        Weight of the extra term ``bias/2 * (sum p)**2``; at most 1e60.
     axis : int, default -1
         The axis along which the vectors lie.
     out : ndarray, optional
-        Where to write the result; may be `x` itself.
+        Where to write the result; may be `x` itself or overlap it.
 
     Returns
     -------
@@ -486,11 +490,12 @@ def project_bipartite_simplex(
         The pairs of vectors to project, along `axis`; equal shapes but for that axis. A side
         without entries makes the other one zero.
     radius : float, default 1.0
-        The largest common sum; non-negative.
+        The largest common sum; non-negative, and 0 or at least 1e-240 next to entries beyond
+        1e240.
     axis : int, default -1
         The axis along which the vectors lie.
     out : tuple of two ndarrays, optional
-        Where to write the results; may be ``(x, y)``.
+        Where to write the results; may be ``(x, y)`` or overlap them, but not each other.
 
     Returns
     -------

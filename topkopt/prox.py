@@ -67,7 +67,7 @@ def prox_entropy_simplex(
     b : array_like
         The vectors of linear terms, along `axis`.
     alpha : float
-        Weight of the quadratic term; non-negative.
+        Weight of the quadratic term; non-negative, and at most 1e144 when multiplied by `radius`.
     radius : float, default 1.0
         The sum of each solution; non-negative.
     upper : float, optional
@@ -75,7 +75,7 @@ def prox_entropy_simplex(
     axis : int, default -1
         The axis along which the vectors lie.
     out : ndarray, optional
-        Where to write the result; may be `b` itself.
+        Where to write the result; may be `b` itself or overlap it.
 
     Returns
     -------
@@ -133,13 +133,13 @@ def prox_topk_entropy(
     b : array_like
         The vectors of linear terms, along `axis`.
     alpha : float
-        Weight of the quadratic terms; non-negative.
+        Weight of the quadratic terms; non-negative, at most 1e144.
     k : int, default 1
         No entry may hold more than the k-th part of the sum; ``1 <= k <= b.shape[axis]``.
     axis : int, default -1
         The axis along which the vectors lie.
     out : ndarray, optional
-        Where to write the result; may be `b` itself.
+        Where to write the result; may be `b` itself or overlap it.
 
     Returns
     -------

@@ -22,7 +22,8 @@ def lambertw_exp(t: ArrayLike, out: NDArray | None = None) -> NDArray:
     t : array_like
         Real numbers of any shape; float32 and float64 are kept, integers promoted.
     out : ndarray, optional
-        Where to write the result; of the shape and dtype of the result, may be `t` itself.
+        Where to write the result; of the shape and dtype of the result, may be `t` itself or
+        overlap it.
 
     Returns
     -------
