@@ -98,6 +98,14 @@ def test_both_ends_in_a_row():
     np.testing.assert_array_equal(prox_entropy_simplex(x[:2], 1.0, upper=0.5), [0.5, 0.5])
 
 
+def test_a_plateau_down_to_the_smallest_number():
+    """Two entries at their cap whatever the threshold: the one that is chosen must be near them."""
+    result = project_topk_simplex([1.0, -MAX, 0.0], 3, 3e-57, kind="label", bias=1.0)
+    np.testing.assert_allclose(result, [1e-57, 0.0, 1e-57], rtol=2 * EPS)
+    result = project_topk_simplex([1.0, -1e20, 0.0], 2, 2e-5)
+    np.testing.assert_allclose(result, [1e-5, 0.0, 1e-5], rtol=2 * EPS)
+
+
 def test_masked_entries_among_the_k_largest_leave_nothing():
     for function in (lambda x: project_topk_cone(x, 3), lambda x: prox_topk_entropy(x, 1.0, 3)):
         np.testing.assert_array_equal(function([1.0, 2.0, -MAX, -MAX]), np.zeros(4))

@@ -190,7 +190,7 @@ def draw_rows(rng, shape, dtype):
 
 
 def draw_size(rows):
-    return float(np.abs(rows, dtype=np.float64, where=np.isfinite(rows)).max(initial=1e-300))
+    return float(np.abs(rows[np.isfinite(rows)]).max(initial=1e-300))
 
 
 def draw_bias(rng):

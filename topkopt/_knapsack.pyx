@@ -253,13 +253,18 @@ cdef bint threshold_near(const real* b, Py_ssize_t n, double cap, double total, 
 cdef Threshold capped_threshold(const real* b, Py_ssize_t n, double cap, double total,
                                 double* start, double* work, Py_ssize_t* n_kept) noexcept nogil:
     cdef Threshold t, near
+    cdef Py_ssize_t n_free, n_upper
     cdef double doubt, far = FAR * total if start == NULL else min(cap, total)
     if (start == NULL
             or not threshold_near(b, n, cap, total, start[0], 0.0, work, n_kept, &t)):
         t = threshold_anywhere(b, n, cap, total, 0.0, work, n_kept)
         if -t.offset > far:
             # Entries far below the largest lost digits when that was subtracted, and so did their
-            # sums: values depend on these.
+            # sums: values depend on these. On a plateau its upper end is near to what matters.
+            n_free = n_upper = 0
+            clipped_shared(work, cap, n_kept[0], t.offset, &n_free, &n_upper)
+            if n_free == 0 and fabs(n_upper * cap - total) <= 4 * DBL_EPSILON * total:
+                t.offset = max(t.offset, leave_plateau(work, cap, n_kept[0], t.offset, 0.0))
             doubt = 4 * DBL_EPSILON * (fabs(t.shift) + fabs(t.offset))
             if threshold_near(b, n, cap, total, t.shift + t.offset, doubt, work, n_kept, &near):
                 t = near

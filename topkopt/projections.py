@@ -77,9 +77,7 @@ def _solve(kernel: Callable[..., None], *sides: Rows, longest: float, **lengths:
     for i in range(len(results[0])):
         part = slice(i, i + 1)
         sources = [side.source[part].astype(np.float64) for side in sides]
-        unit = _UNIT if max(longest, _longest(*sources)) > _LONG else 1.0
-        if unit > 1.0:
-            _check_short(np.finfo(np.float64).tiny * unit, lengths)
+        unit = _unit(max(longest, _longest(*sources)), **lengths)
         targets = [result[part] for result in results]
         kernel(part, unit, *(source / unit for source in sources), *targets)
         if any((np.abs(target) > most / unit).any() for target in targets):
@@ -97,8 +95,11 @@ def _in_unit(length: NDArray, unit: float) -> NDArray:
     return length if unit == 1.0 else length / unit
 
 
-def _check_short(least: float, lengths: dict[str, Any]) -> None:
-    """Raise unless lengths are 0 or long enough to keep their digits."""
+def _unit(longest: float, **lengths: Any) -> float:
+    """Return a unit for the longest length in which the others, if not 0, keep their digits."""
+    if longest <= _LONG:
+        return 1.0
+    least = np.finfo(np.float64).tiny * _UNIT
     for name, length in lengths.items():
         size = np.abs(length)
         short = size[(size > 0) & (size < least)]
@@ -107,6 +108,7 @@ def _check_short(least: float, lengths: dict[str, Any]) -> None:
                 f"{name} must be 0 or at least {least:.2g} next to numbers beyond {_LONG:.2g}, got "
                 f"{short.flat[0]:.2g}; use -inf to exclude entries, or scale large numbers down."
             )
+    return _UNIT
 
 
 def _check_bias(bias: float) -> float:
@@ -226,7 +228,8 @@ def project_capped_simplex(
     else:
         lo, hi = rows.spread(lower, "lower"), rows.spread(upper, "upper")
     bounds = max(_longest(lo, hi), abs(total) if equality else 0.0)
-    _check_box(rows, lo, hi, total, equality, _UNIT if bounds > _LONG else 1.0)
+    unit = _unit(bounds, lower=lo, upper=hi, total=total)
+    _check_box(rows, lo, hi, total, equality, unit)
 
     def kernel(part: slice, unit: float, b: NDArray, p: NDArray) -> None:
         most = total / unit if equality else min(total / unit, _NO_BOUND)
