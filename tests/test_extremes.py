@@ -274,6 +274,10 @@ def test_caps_near_their_least(alpha, n):
             assert x.max() <= upper
 
 
+def test_no_rows_have_room_for_nothing():
+    assert prox_entropy_simplex(np.empty((0, 3)), 1.0, upper=0.0).shape == (0, 3)
+
+
 @pytest.mark.parametrize("alpha", [5e-324, 1e-300, 1e-20])
 def test_a_small_quadratic_is_none(alpha):
     b = rows(20, 6)

@@ -113,7 +113,7 @@ def prox_entropy_simplex(
         )
     if radius == 0:
         rows.target[...] = 0
-    else:
+    elif rows.source.size:
         rank = math.ceil(max(1.0, min(radius / cap, rows.size)))
         prox_entropy_rows(_drawn_in(rows, rank), rows.target, alpha, radius, cap)
     return rows.finish()
