@@ -254,6 +254,16 @@ def assert_near(result, exact, size, dtype, factor, about):
         )
 
 
+def is_decided(b, weights, radius, bias):
+    """Whether rounding of the entries leaves no doubt that the sum should grow up to the radius.
+
+    It should as long as <b,w>, b in descending order, outweighs bias * radius * <1,w>^2.
+    """
+    terms = [v * w for v, w in zip(sorted(b, reverse=True), weights, strict=False)]
+    terms.append(-bias * radius * sum(weights) ** 2)
+    return abs(sum(terms)) > 8 * len(terms) * Fraction(EPS) * sum(map(abs, terms))
+
+
 def largest(values):
     return max((abs(v) for v in values), default=Fraction(0))
 
@@ -407,7 +417,7 @@ def fuzz_topk(seed, rng):
         return
     for row, p in zip(rows, result, strict=True):
         assert (p[np.isneginf(row)] == 0).all(), about
-        b, r, rho = finite_part(row), Fraction(radius), Fraction(bias)
+        b, r, rho, cone = finite_part(row), Fraction(radius), Fraction(bias), k
         if kind == "cone":
             exact, bound = exact_cone(b, k, None, rho), None
         elif kind == "alpha":
@@ -416,9 +426,11 @@ def fuzz_topk(seed, rng):
             zero, bound = [Fraction(0)] * len(b), r
             exact = exact_box(b, zero, [r / k] * len(b), r, False, rho)
             if kind == "label" and k > 1 and sum(exact) < r * (k - 1) / k:
-                bound = r * (k - 1) / k
-                exact = exact_cone(b, k - 1, bound, rho)
+                bound, cone = r * (k - 1) / k, k - 1
+                exact = exact_cone(b, cone, bound, rho)
         tight = bound is not None and sum(exact) == bound
+        if tight and not (kind == "beta" or sum(exact) == r * (kind == "label")):
+            tight = is_decided(b, [Fraction(1, cone)] * cone, bound, rho)
         assert_near(p[np.isfinite(row)], exact, bound if tight else largest(b), rows.dtype, 32,
                     about)  # fmt: skip
 
@@ -448,7 +460,7 @@ def fuzz_weighted(seed, rng):
             assert_certified(row, p, weights / reach, LD(radius) * LD(reach), bias, about)
         else:
             exact = exact_weighted(b, w, r, Fraction(bias))
-            tight = sum(exact) == r * sum(w)
+            tight = sum(exact) == r * sum(w) and is_decided(b, w, r, Fraction(bias))
             size = sum(exact) if tight else largest(b)
             assert_near(p[np.isfinite(row)], exact, size, rows.dtype, 64, about)
 
