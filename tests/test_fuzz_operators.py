@@ -417,22 +417,19 @@ def fuzz_topk(seed, rng):
         return
     for row, p in zip(rows, result, strict=True):
         assert (p[np.isneginf(row)] == 0).all(), about
-        b, r, rho, cone = finite_part(row), Fraction(radius), Fraction(bias), k
-        if kind == "cone":
-            exact, bound = exact_cone(b, k, None, rho), None
-        elif kind == "alpha":
-            exact, bound = exact_cone(b, k, r, rho), r
-        else:
-            zero, bound = [Fraction(0)] * len(b), r
-            exact = exact_box(b, zero, [r / k] * len(b), r, False, rho)
+        b, r, rho = finite_part(row), Fraction(radius), Fraction(bias)
+        cone, bound = (k, None if kind == "cone" else r) if kind in ("cone", "alpha") else (0, r)
+        if not cone:
+            exact = exact_box(b, [Fraction(0)] * len(b), [r / k] * len(b), r, False, rho)
             if kind == "label" and k > 1 and sum(exact) < r * (k - 1) / k:
-                bound, cone = r * (k - 1) / k, k - 1
-                exact = exact_cone(b, cone, bound, rho)
+                cone, bound = k - 1, r * (k - 1) / k
+        if cone:
+            exact = exact_cone(b, cone, bound, rho)
         tight = bound is not None and sum(exact) == bound
-        if tight and not (kind == "beta" or sum(exact) == r * (kind == "label")):
+        if tight and cone:
             tight = is_decided(b, [Fraction(1, cone)] * cone, bound, rho)
-        assert_near(p[np.isfinite(row)], exact, bound if tight else largest(b), rows.dtype, 32,
-                    about)  # fmt: skip
+        size = bound if tight else largest(b)
+        assert_near(p[np.isfinite(row)], exact, size, rows.dtype, 32, about)
 
 
 def fuzz_weighted(seed, rng):
