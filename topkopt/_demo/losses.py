@@ -29,7 +29,9 @@ def _row(cls: type[Loss]) -> list[str]:
         declared.vertices,
         declared.probabilities is not None,
     ]
-    number = {("multiclass",): "one", ("multilabel",): "any"}.get(declared.tasks, "one or any")
+    number = " or ".join(
+        {"multiclass": "one", "multilabel": "any"}[task] for task in declared.tasks
+    )
     return [f"`{cls.__name__}`", _summary(cls), number, *("✓" if mark else "" for mark in marks)]
 
 

@@ -72,6 +72,8 @@ cdef extern from "rows.h" nogil:
     # multiple of 32
     void strided_maxima(const double* b, Py_ssize_t n, Py_ssize_t width, double* maxima)
     double row_sum "sum"(const double* b, Py_ssize_t n)
+    # sum of b - shift
+    double row_sum_more "sum_more"(const double* b, Py_ssize_t n, double shift)
     double row_dot "dot"(const double* a, const double* b, Py_ssize_t n)
     double row_max_abs "max_abs"(const double* b, Py_ssize_t n)
     # How many entries are above t and how many not below, what those above have more than t in

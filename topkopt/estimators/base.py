@@ -19,13 +19,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from topkopt import losses
 from topkopt._validation import (
-    as_array,
     as_floating,
     as_weight,
     check_csr,
     check_flag,
     check_k,
     check_scalar,
+    refuse_masked,
 )
 from topkopt.estimators.callbacks import CallbackSupportMixin, EpochTasks, Task
 from topkopt.estimators.fingerprint import fingerprint
@@ -55,8 +55,7 @@ _ABOUT = {
 
 def check_container(data: Any, name: str) -> None:
     """Raise for what scikit-learn takes: it drops masks, and broken sparse matrices crash it."""
-    if np.ma.isMaskedArray(data):
-        as_array(data, name)  # which says what to do
+    refuse_masked(data, name)
     if scipy.sparse.issparse(data):
         if data.ndim != 2:
             raise ValueError(
