@@ -41,7 +41,6 @@ cdef enum What:
     CONJUGATE
 
 cdef double PLAIN_ALPHA = 1e3    # up to this alpha the softmax step loses at most 3 digits
-cdef double SMALL = 0.1           # next to the largest weight
 cdef double DOMAIN_SLACK = 1e-9  # of rounding, forgiven outside a domain of size 1
 
 
@@ -707,10 +706,6 @@ cdef class WeightedTopKHinge(MaxMargin):
 
     cdef void project(self, const double* b, double* x, Py_ssize_t n, double bias, double* start,
                       double* work) noexcept nogil:
-        # The last threshold is one of the radius. Entries far smaller than that are not measured
-        # from there: they would lose their digits.
-        if row_max(b, n) < SMALL * self.w[0]:
-            start = NULL
         project_weighted_row(b, x, n, &self.w[0], self.w.shape[0], 1.0, self.label, bias, start,
                              work)
 
