@@ -842,18 +842,22 @@ def test_large_scores_keep_the_digits_of_their_differences():
 
 
 def test_sums_of_largest_margins_keep_their_digits():
-    """The third class is far below; the threshold of the search used to start near it."""
-    scores = [0.0, -1 + 2.0**-36, -1 - 2.0**-38, -1 - 2.0**-11, -1.5, -1.75]
+    """The k largest are near 0, and the search for them begins far below."""
+    near = np.array([0.0, -1 + 9.3e-12, -1 - 3.3e-12])
+    scores = np.append(near, [-1.0000018636385695, -1.0005507902318314, -1.0016470047869408])
     for kind in ("alpha", "label"):
-        expected = (2.0**-36 - 2.0**-38 if kind == "alpha" else 2.0**-36) / 2
-        assert losses.TopKHinge(2, kind).value(scores, 0) == expected
+        loss = losses.TopKHinge(2, kind)
+        assert loss.value(scores, 0) == loss.value(near, 0)
+        assert units_off(loss, scores, 0) <= 1
 
 
 @pytest.mark.parametrize(
     ("loss", "scores", "y"),
     [
         (
-            losses.WeightedTopKHinge([0.67, 0.5], None, True, 1e6, "all"),
+            losses.WeightedTopKHinge(
+                [0.6696889771141877, 0.496448492379297], None, True, 1e6, "all"
+            ),
             [0.0, -0.9999999999387618, -1.0000000019738098],
             0,
         ),

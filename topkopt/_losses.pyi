@@ -1,4 +1,4 @@
-from typing import ClassVar, Literal, SupportsIndex
+from typing import ClassVar, Literal, SupportsIndex, final
 
 from numpy.typing import ArrayLike, NDArray
 
@@ -29,9 +29,11 @@ class TopKHinge(MaxMargin):
     @property
     def kind(self) -> str: ...
 
+@final
 class Hinge(TopKHinge):
     def __init__(self, smoothing: float = 0.0) -> None: ...
 
+@final
 class WeightedTopKHinge(MaxMargin):
     def __init__(
         self,
@@ -53,9 +55,11 @@ class TopKEntropy(Loss):
     @property
     def k(self) -> int: ...
 
+@final
 class Softmax(TopKEntropy):
     def __init__(self) -> None: ...
 
+@final
 class TruncatedTopKEntropy(Loss):
     def __init__(self, k: SupportsIndex) -> None: ...
     @property
@@ -63,16 +67,20 @@ class TruncatedTopKEntropy(Loss):
 
 class OneVsAll(Loss): ...
 
+@final
 class OneVsAllHinge(OneVsAll):
     def __init__(self, smoothing: float = 0.0) -> None: ...
     @property
     def smoothing(self) -> float: ...
 
+@final
 class OneVsAllLogistic(OneVsAll): ...
 
+@final
 class MultilabelHinge(Loss):
     def __init__(self, smoothing: float = 0.0) -> None: ...
     @property
     def smoothing(self) -> float: ...
 
+@final
 class MultilabelSoftmax(Loss): ...

@@ -68,9 +68,9 @@ cdef extern from "_rows.h" nogil:
 
 
 cdef extern from "_topk.h" nogil:
-    # For up to four rows of m scores: h are the margins s_j - s_own + 1. OUT values (4): the largest
-    # <h,p> - smoothing/2 <p,p> over the top-k simplex of kind alpha and radius 1, for rows whose
-    # bit is set in what it returns. INOUT starts: START for each row. TEMP work: 4 m
+    # For up to four rows of m scores, with h the margins s_j - s_own + 1. OUT values (4): the
+    # largest <h,p> - smoothing/2 <p,p> over the top-k simplex of kind alpha and radius 1, for rows
+    # whose bit is set in what it returns. INOUT starts: START for each row. TEMP work: 4 m
     int side_by_side(const double* s, const Py_ssize_t* own, Py_ssize_t n_rows, Py_ssize_t m,
                      double k, double smoothing, double* starts, double* values, double* work)
 

@@ -1,7 +1,8 @@
 """The losses of top-k classification, and the registry of their names.
 
 A loss is a small immutable object: it can be compared, pickled and printed, and it evaluates
-``value``, ``gradient`` and ``conjugate`` on rows of scores.
+``value``, ``gradient`` and ``conjugate`` on rows of scores. Its class is compiled and final: what a
+subclass overrides would never be called, and so subclassing is an error.
 """
 
 from __future__ import annotations
