@@ -5,13 +5,16 @@ lost, and by nothing else.
 """
 
 import mpmath
+import numpy as np
 from mpmath import exp, fsum, log, log1p, mpf
 
 DIGITS = 100
+EPS = np.finfo(float).eps
+FLOOR = 1e-300  # what is smaller may have been rounded to a subnormal number, or to 0
 
 
 def exact_value(loss, scores, y):
-    """Return the value of any loss; y is a label, or a list of labels for multilabel losses."""
+    """Return the value of any loss; y is a label, or an indicator for multilabel losses."""
     return _evaluate(_VALUES, loss, scores, y)
 
 
@@ -20,10 +23,76 @@ def exact_conjugate(loss, v, y):
     return _evaluate(_CONJUGATES, loss, v, y)
 
 
+def label_list(y):
+    """Return the labels of a row: one, or those of an indicator."""
+    return np.flatnonzero(y) if np.ndim(y) else np.array([y])
+
+
 def _evaluate(table, loss, row, y):
-    labels = list(y) if hasattr(y, "__len__") else [y]
+    labels = label_list(y).tolist()
     with mpmath.workdps(DIGITS):
         return table[type(loss).__name__](loss, [mpf(float(x)) for x in row], labels)
+
+
+# How far rounding may go --------------------------------------------------------------------
+
+
+def distance(value, exact):
+    """Return the absolute error of a double."""
+    with mpmath.workdps(DIGITS):
+        return float(abs(exact - mpmath.mpf(float(value))))
+
+
+def _nothing_to_rank(loss, labels, m):
+    return loss.name.startswith("multilabel") and not 0 < labels.size < m
+
+
+def _margin(loss, s, own):
+    """Return the size of the numbers on the way to 1 + s - own, or s - own: all that is rounded."""
+    d = np.subtract(s, own)
+    lost = np.where(np.subtract(s, own, dtype=np.longdouble) == d, 0.0, np.abs(d))
+    return np.abs(1.0 + d) + lost if "hinge" in loss.name else np.abs(d)
+
+
+def differences(loss, s, y):
+    """Return for each class the size of the numbers that its score is seen through."""
+    labels = label_list(y)
+    is_label = np.isin(np.arange(s.size), labels)
+    if loss.name.startswith("ova"):
+        return _margin(loss, np.where(is_label, -s, s), 0.0)
+    if not loss.multilabel:
+        return _margin(loss, s, s[labels[0]])
+    if _nothing_to_rank(loss, labels, s.size):
+        return np.zeros_like(s)
+    low, high = s[labels].min(), s[~is_label].max()
+    if loss.name == "multilabel_softmax":
+        return np.abs(s - s[labels].max()) + np.abs(s[labels].max() - s[labels]).mean()
+    return _margin(loss, high, low) + np.where(is_label, s - low, high - s)
+
+
+def _shares(loss, v, y):
+    """Return what the multilabel softmax adds to v: 1/N on each of several labels."""
+    labels = label_list(y)
+    if loss.name != "multilabel_softmax" or not 1 < labels.size < v.size:
+        return np.zeros_like(v)
+    return np.isin(np.arange(v.size), labels) / labels.size
+
+
+def rounding(loss, s, y, v, value):
+    """Return what rounding the differences by one unit can change of a value, and its own unit."""
+    mass = np.abs(v) + _shares(loss, v, y)
+    with np.errstate(over="ignore", invalid="ignore"):
+        moved = np.where(mass > 0, mass * differences(loss, s, y), 0.0).sum()
+        return EPS * (abs(value) + moved) + FLOOR
+
+
+def conjugate_rounding(loss, v, y):
+    """Return a unit of the conjugate's rounding: its terms, and their slopes times v."""
+    smoothing = getattr(loss, "smoothing", None)
+    if smoothing is not None:
+        return EPS * (np.abs(v).sum() + smoothing * (v @ v)) + FLOOR
+    x = np.clip(np.abs(v + _shares(loss, v, y)), FLOOR, 1.0)
+    return EPS * ((np.abs(v) + x) * (1 + np.abs(np.log(x)))).sum() + FLOOR
 
 
 # Parts --------------------------------------------------------------------------------------
@@ -279,8 +348,9 @@ def _multilabel_hinge_conjugate(loss, v, labels):
 def _multilabel_softmax_conjugate(loss, v, labels):
     if not 0 < len(labels) < len(v):
         return mpf(0)
-    share = mpf(1) / len(labels)
-    return fsum(_x_log_x(x + share if j in labels else x) for j, x in enumerate(v))
+    n = len(labels)  # N x = 1 + N v on the labels
+    on_labels = fsum(_one_plus(n * v[y]) - (1 + n * v[y]) * log(n) for y in labels) / n
+    return on_labels + fsum(map(_x_log_x, _others(v, labels)))
 
 
 _VALUES = {

@@ -1,7 +1,8 @@
 """The losses of top-k classification, and the registry of their names.
 
 A loss is a small immutable object: it can be compared, pickled and printed, and it evaluates
-``value``, ``gradient`` and ``conjugate`` on rows of scores.
+``value``, ``gradient`` and ``conjugate`` on rows of scores. Its class is compiled and final: what a
+subclass overrides would never be called, and so subclassing is an error.
 
 `base` says what a loss is, `hinge`, `entropy`, `binary` and `multilabel` hold one family each,
 `declaration` and `registry` make the rest of the library know them.

@@ -1,12 +1,16 @@
+from typing import final
+
 from topkopt.losses.base import Loss
 
 class OneVsAll(Loss): ...
 
+@final
 class OneVsAllHinge(OneVsAll):
     def __init__(self, smoothing: float = 0.0) -> None: ...
     @property
     def smoothing(self) -> float: ...
 
+@final
 class OneVsAllLogistic(OneVsAll): ...
 
 # A loss whose stub is not written yet.

@@ -1,4 +1,4 @@
-from typing import SupportsIndex
+from typing import SupportsIndex, final
 
 from topkopt.losses.base import Loss
 
@@ -7,9 +7,11 @@ class TopKEntropy(Loss):
     @property
     def k(self) -> int: ...
 
+@final
 class Softmax(TopKEntropy):
     def __init__(self) -> None: ...
 
+@final
 class TruncatedTopKEntropy(Loss):
     def __init__(self, k: SupportsIndex) -> None: ...
     @property

@@ -1,4 +1,4 @@
-from typing import Literal, SupportsIndex
+from typing import Literal, SupportsIndex, final
 
 from numpy.typing import ArrayLike
 
@@ -20,9 +20,11 @@ class TopKHinge(MaxMargin):
     @property
     def kind(self) -> str: ...
 
+@final
 class Hinge(TopKHinge):
     def __init__(self, smoothing: float = 0.0) -> None: ...
 
+@final
 class WeightedTopKHinge(MaxMargin):
     def __init__(
         self,
