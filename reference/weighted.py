@@ -90,7 +90,7 @@ def _project(b, w, radius, bias):
     total = w.sum()
     while True:
         # phi'(zeta) = slope zeta - gain while the pools stay as they are
-        gain = anchor * total + sum(d * wp / n for d, wp, n in pools)
+        gain = anchor * total + sum(d * wp / n for d, wp, n in _resum(pools, b - anchor))
         slope = sum(wp * wp / n for _, wp, n in pools) + bias * total**2
         zeta = min(max(gain / slope, 0.0), radius)
         merged = _merge(pools, zeta)
@@ -147,19 +147,32 @@ def _merge(pools, zeta):
     """PAV: merge adjacent pools (sum of b, sum of w, size) until b - zeta w is in order."""
     stack = []
     for b, w, n in pools:
-        while stack and (stack[-1][0] - zeta * stack[-1][1]) / stack[-1][2] < (b - zeta * w) / n:
-            b0, w0, n0 = stack.pop()
+        while stack:
+            b0, w0, n0 = stack[-1]
+            if b0 / n0 - b / n >= zeta * (w0 / n0 - w / n):        # zeta w counts even next to 1e17
+                break
+            stack.pop()
             b, w, n = b + b0, w + w0, n + n0
         stack.append((b, w, n))
     return stack
 
 
+def _split(d, pools):
+    """Return the entries of each pool."""
+    return np.split(d, np.cumsum([n for _, _, n in pools])[:-1])
+
+
+def _resum(pools, d):
+    """Return the pools with their sums of d anew: long ones were summed entry by entry."""
+    return [(part.sum(), w, n) for part, (_, w, n) in zip(_split(d, pools), pools, strict=True)]
+
+
 def _shares(d, pools, zeta):
     """Return d - iso(d - zeta w) and its derivative in zeta, entry by entry."""
-    size = [n for _, _, n in pools]
-    mean_d = np.repeat([b / n for b, _, n in pools], size)
-    mean_w = np.repeat([w / n for _, w, n in pools], size)
-    return zeta * mean_w + (d - mean_d), mean_w
+    mean_w = np.repeat([w / n for _, w, n in pools], [n for _, _, n in pools])
+    # Relative to the first of its pool: the entries of a pool are as close as their shares.
+    more = [part - part[0] for part in _split(d, pools)]
+    return zeta * mean_w + np.concatenate([part - part.mean() for part in more]), mean_w
 
 
 def _pad(weights, length):

@@ -3,7 +3,11 @@
 import numpy as np
 import pytest
 
-from topkopt.projections import project_bipartite_simplex, project_capped_simplex
+from topkopt.projections import (
+    project_bipartite_simplex,
+    project_capped_simplex,
+    project_weighted_topk,
+)
 from topkopt.special import lambertw_exp
 
 from .cases import OPERATORS
@@ -182,6 +186,52 @@ def test_out_overlaps_the_input(op):
 
 
 @writers
+@pytest.mark.parametrize("by", range(1, 7))
+@pytest.mark.parametrize("forward", [False, True])
+def test_out_is_the_input_moved(op, by, forward):
+    """Parts of rows, not only whole ones, are overwritten before they are read."""
+    buffer = rows(1, 36 + by).ravel()
+    x, out = buffer[:36].reshape(6, 6), buffer[by:].reshape(6, 6)
+    if forward:
+        x, out = out, x
+    expected = apply(op, x.copy())
+    apply(op, x, out=out)
+    np.testing.assert_array_equal(out, expected)
+
+
+@writers
+def test_out_begins_where_the_input_does(op):
+    """The same address, but other strides."""
+    buffer = rows(12, 6)
+    x, out = buffer[:6], buffer[::2]
+    expected = apply(op, x.copy())
+    apply(op, x, out=out)
+    np.testing.assert_array_equal(out, expected)
+    x, out = buffer[::2], buffer[:6]
+    expected = apply(op, x.copy())
+    apply(op, x, out=out)
+    np.testing.assert_array_equal(out, expected)
+
+
+@writers
+def test_out_next_to_the_input(op):
+    """Interleaved arrays share no number: both stay what they are."""
+    buffer = rows(6, 6, 2)
+    x, out = buffer[..., 0], buffer[..., 1]
+    before = x.copy()
+    np.testing.assert_array_equal(apply(op, x, out=out), apply(op, before))
+    np.testing.assert_array_equal(x, before)
+
+
+@writers
+def test_unaligned_out(op):
+    x = rows(5, 6)
+    out = unaligned(np.empty_like(x))
+    assert apply(op, x, out=out) is out
+    np.testing.assert_array_equal(out, apply(op, x))
+
+
+@writers
 def test_out_for_a_list(op):
     x = np.rint(rows(3, 6))
     out = np.empty((3, 6))
@@ -216,6 +266,38 @@ def test_broadcast_bounds(axis, lower_shape, upper_shape):
         np.testing.assert_array_equal(projected, expected)
 
 
+@pytest.mark.parametrize("name", ["lower", "upper"])
+@pytest.mark.parametrize("by", [-7, -6, -1, 0, 1, 5, 6, 12])
+def test_out_overlaps_a_bound(name, by):
+    """Bounds are read to the end, wherever the results go."""
+    buffer = np.random.default_rng(2).random(42 + 2 * 12)
+    bound, out = (buffer[12 + shift :][:30].reshape(5, 6) for shift in (0, by))
+    x = rows(5, 6)
+    if name == "lower":
+        bound /= 10
+    bounds = {"lower": np.zeros((5, 6)), "upper": np.ones((5, 6))} | {name: bound}
+    copies = {key: value.copy() for key, value in bounds.items()}
+    expected = project_capped_simplex(x, **copies, total=1.0)
+    result = project_capped_simplex(x, **bounds, total=1.0, out=out)
+    np.testing.assert_array_equal(result, expected)
+
+
+def test_out_is_the_input_and_a_bound():
+    x = np.abs(rows(5, 6))
+    expected = project_capped_simplex(x.copy(), 0.0, x.copy(), 0.1)
+    np.testing.assert_array_equal(project_capped_simplex(x, 0.0, x, 0.1, out=x), expected)
+
+
+@pytest.mark.parametrize("row", range(4))
+def test_out_overlaps_the_weights(row):
+    x, weights = rows(4, 3), np.array([0.5, 0.3, 0.2])
+    expected = project_weighted_topk(x, weights)
+    out = np.empty((4, 3))
+    out[row] = weights
+    project_weighted_topk(x, out[row], out=out)
+    np.testing.assert_array_equal(out, expected)
+
+
 def test_bounds_of_another_dtype():
     x = rows(4, 5, dtype=np.float32)
     lower, upper = np.zeros(5, dtype=np.int8), np.ones(5, dtype=np.float32)
@@ -242,6 +324,43 @@ def test_bipartite_empty_side(n, m):
     p, q = project_bipartite_simplex(np.ones((2, n)), np.ones((2, m)))
     np.testing.assert_array_equal(p, np.zeros((2, n)))
     np.testing.assert_array_equal(q, np.zeros((2, m)))
+
+
+def pair_of(x, y, radius=0.7):
+    return project_bipartite_simplex(x.copy(), y.copy(), radius)
+
+
+PAIRS = {  # views of a buffer of (8, 10) numbers: x, y and where the results go
+    "in place": lambda b: (b[:4], b[4:], (b[:4], b[4:])),
+    "swapped": lambda b: (b[:4], b[4:], (b[4:], b[:4])),
+    "rows moved": lambda b: (b[:3], b[3:6], (b[1:4], b[5:])),
+    "sides moved": lambda b: (b[:, :4], b[:, 4:8], (b[:, 1:5], b[:, 6:])),
+    "reversed": lambda b: (b[:4], b[4:], (b[::-1][:4], b[::-1][4:])),
+    "interleaved": lambda b: (b[::2], b[1::2], (b[1::2], b[::2])),
+    "transposed": lambda b: (b[:4, :4], b[4:, :4], (b[4:, :4].T, b[:4, :4].T)),
+    "first only": lambda b: (b[:4], b[4:], (b[4:], None)),
+    "second only": lambda b: (b[:4], b[4:], (None, b[:4])),
+}
+
+
+@pytest.mark.parametrize("layout", PAIRS)
+@pytest.mark.parametrize("radius", [0.7, 100.0])
+def test_bipartite_out_overlaps_the_inputs(layout, radius):
+    x, y, out = PAIRS[layout](rows(8, 10))
+    expected = pair_of(x, y, radius)
+    results = project_bipartite_simplex(x, y, radius, out=out)
+    for result, target, side in zip(results, out, expected, strict=True):
+        assert target is None or result is target
+        np.testing.assert_array_equal(result, side)
+
+
+def test_bipartite_outs_side_by_side():
+    """Strided arrays may lie within each other as long as they share no number."""
+    x, y, buffer = rows(6), rows(6) + 1, np.empty(12)
+    out = buffer[::2], buffer[1::2]
+    project_bipartite_simplex(x, y, out=out)
+    for result, side in zip(out, pair_of(x, y, 1.0), strict=True):
+        np.testing.assert_array_equal(result, side)
 
 
 def test_bipartite_dtypes():
@@ -291,8 +410,8 @@ def test_lambertw_promotion(conversion):
 
 @pytest.mark.parametrize(
     "view",
-    [lambda x: x, lambda x: x[::-1], lambda x: x.T, lambda x: x[:, ::-1]],
-    ids=["same", "rows", "T", "ends"],
+    [lambda x: x, lambda x: x[::-1], lambda x: x.T, lambda x: x[:, ::-1], unaligned],
+    ids=["same", "rows", "T", "ends", "unaligned"],
 )
 def test_lambertw_out(view):
     t = rows(6, 6)

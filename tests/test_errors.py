@@ -4,7 +4,11 @@ import re
 
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import as_strided
 
+from topkopt import losses
+from topkopt.estimators import MultilabelClassifier, TopKClassifier, TopKClassifierCV
+from topkopt.metrics import topk_accuracy
 from topkopt.projections import (
     project_bipartite_simplex,
     project_capped_simplex,
@@ -14,6 +18,7 @@ from topkopt.projections import (
     project_weighted_topk,
 )
 from topkopt.prox import prox_entropy_simplex, prox_topk_entropy
+from topkopt.solvers import solve
 from topkopt.special import lambertw_exp
 
 from .cases import OPERATORS
@@ -143,6 +148,112 @@ def test_read_only_out(op):
     out.flags.writeable = False
     with raises(ValueError, "out must be writeable", "read-only", "copy"):
         apply(op, rows(3, 6), out=out)
+
+
+@writers
+def test_out_that_overlaps_itself(op):
+    """Two results in one place: one of them would be lost."""
+    for out in (
+        as_strided(np.empty(6), (3, 6), (0, 8)),
+        as_strided(np.empty(18), (3, 6), (8, 8)),
+        as_strided(np.empty(18), (3, 6), (-8, 8)),
+    ):
+        with raises(ValueError, "out must have a place of its own for every entry", "copy"):
+            apply(op, rows(3, 6), out=out)
+    apply(op, rows(1, 6), out=as_strided(np.empty(6), (1, 6), (0, 8)))
+
+
+PAIR = np.ones((2, 3)), np.ones((2, 3))
+
+
+@pytest.mark.parametrize(
+    ("out", "fragment"),
+    [
+        (np.empty((2, 3)), "one ndarray"),
+        (np.empty((2, 2, 3)), "one ndarray"),
+        (list(PAIR), "one list"),
+        (PAIR[:1], "a tuple of 1"),
+        (PAIR * 2, "a tuple of 4"),
+        ((), "a tuple of 0"),
+        (3.0, "one float"),
+    ],
+)
+def test_bipartite_out_is_no_pair(out, fragment):
+    with raises(ValueError, "out must be a tuple of two arrays, got", fragment, "out=(p, q)"):
+        project_bipartite_simplex(*PAIR, out=out)
+
+
+def test_bipartite_out_of_wrong_shape():
+    with raises(ValueError, "out[1] must be an array of shape (2, 3) and float64", "(3, 2)"):
+        project_bipartite_simplex(*PAIR, out=(np.empty((2, 3)), np.empty((3, 2))))
+    with raises(ValueError, "out[0] must be an array of shape (2, 3)", "list"):
+        project_bipartite_simplex(*PAIR, out=([], np.empty((2, 3))))
+
+
+def test_bipartite_outs_overlap_each_other():
+    x, y = rows(2, 4, 3)
+    buffer = np.empty((5, 3))
+    for out in ((x, x), (buffer[:4], buffer[1:]), (buffer[:4], buffer[3::-1])):
+        before = x.copy()
+        with raises(ValueError, "out must hold two arrays that do not overlap", "copy"):
+            project_bipartite_simplex(x, y, out=out)
+        np.testing.assert_array_equal(x, before)
+
+
+# Masked arrays ------------------------------------------------------------------------------
+
+
+def masked(array):
+    mask = np.zeros(np.shape(array), dtype=bool)
+    mask.flat[1] = True
+    return np.ma.MaskedArray(array, mask)
+
+
+@operators
+def test_masked_input(op):
+    x = rows(3, 6)
+    sides = [x[:, :2], x[:, 2:]] if op.paired else [x]
+    with raises(ValueError, first_name(op), "must not hold masked entries", "filled"):
+        op.public(*map(masked, sides), **_without_cut(op))
+    result = op.public(*map(np.ma.MaskedArray, sides), **_without_cut(op))  # nothing is masked
+    assert not np.ma.isMaskedArray(result[0])
+
+
+MASKED = [
+    (lambda a: lambertw_exp(a), "t"),
+    (lambda a: project_bipartite_simplex(X, a), "y"),
+    (lambda a: project_capped_simplex(X, a, 5.0, 3.0), "lower"),
+    (lambda a: project_capped_simplex(X, 0.0, a, 3.0), "upper"),
+    (lambda a: project_weighted_topk(X, a), "weights"),
+    (lambda a: project_simplex([a, a]), "x"),
+    (lambda a: losses.Hinge().value(a, 0), "scores"),
+    (lambda a: losses.WeightedTopKHinge(a), "weights"),
+    (lambda a: losses.Hinge().value(np.eye(3), a.astype(int)), "y"),
+    (lambda a: solve(np.ma.diag(a), [0, 1, 2], "hinge"), "X"),
+    (lambda a: solve(np.eye(3), a.astype(int), "hinge"), "y"),
+    (lambda a: solve(np.eye(3), [0, 1, 2], "hinge", sample_weight=a), "sample_weight"),
+    (lambda a: topk_accuracy([0, 1, 2], np.ma.diag(a)), "y_score"),
+    (lambda a: topk_accuracy(a.astype(int), np.eye(3)), "y_true"),
+    (lambda a: topk_accuracy([0, 1, 2], np.eye(3), sample_weight=a), "sample_weight"),
+    (lambda a: TopKClassifier().fit(np.ma.diag(a), [0, 1, 2]), "X"),
+    (lambda a: TopKClassifier().fit(np.eye(3), a), "y"),
+    (lambda a: TopKClassifier().fit(np.eye(3), [0, 1, 2], sample_weight=a), "sample_weight"),
+    (lambda a: TopKClassifier().fit(np.eye(3), [0, 1, 2]).predict(np.ma.diag(a)), "X"),
+    (lambda a: TopKClassifierCV().fit(np.ma.diag(a), [0, 1, 2]), "X"),
+    (lambda a: MultilabelClassifier().fit(np.eye(3), np.ma.diag(a)), "y"),
+]
+
+
+@pytest.mark.parametrize(("call", "name"), MASKED)
+def test_masked_anywhere(call, name):
+    with raises(ValueError, name, "must not hold masked entries", f"{name}.filled(value)"):
+        call(masked([2.0, 1.0, 0.0]))
+
+
+@writers
+def test_masked_out(op):
+    with raises(ValueError, "out must be an array of shape (3, 6) and float64, got MaskedArray"):
+        apply(op, rows(3, 6), out=np.ma.MaskedArray(np.empty((3, 6))))
 
 
 # Parameters ---------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ def label_list(y):
 
 
 def can_rank(loss, labels, m):
-    return loss.name != "multilabel_hinge" and loss.name != "multilabel_softmax" or (
+    return (loss.name != "multilabel_hinge" and loss.name != "multilabel_softmax") or (
         0 < labels.size < m
     )
 
@@ -228,7 +228,9 @@ def check_shift(loss, s, y, value, v):
     shift = 2.0 ** np.floor(np.log2(low))
     moved = s + shift
     if np.array_equal(moved - shift, s) and np.isfinite(moved).all():
-        exact = all(a - b == c - d for a, b, c, d in zip(moved, moved[::-1], s, s[::-1]))
+        exact = all(
+            a - b == c - d for a, b, c, d in zip(moved, moved[::-1], s, s[::-1], strict=True)
+        )
         if exact:
             error = abs(loss.value(moved, y) - value) / rounding(loss, s, y, v, value)
             require(error <= 8, "a shift by {} changes the value by {:.3g} units", shift, error)

@@ -11,7 +11,6 @@ import topkopt
 from topkopt import losses
 from topkopt.datasets import make_circle
 from topkopt.metrics import topk_accuracy
-from topkopt.solvers.path import _FLAT, flat_loss
 
 IRIS = load_iris()
 X, Y = IRIS.data - IRIS.data.mean(axis=0), IRIS.target
@@ -110,14 +109,17 @@ def test_the_circle_is_as_described():
 def test_every_loss_has_its_flat_parameters():
     for name in losses.names():
         weights = "linear" if name.startswith("weighted") else None
-        loss = flat_loss(name, k=2, smoothing=0.5, weights=weights)
-        cls, implied = losses._REGISTRY[name]
-        assert type(loss) is cls
+        loss = losses.from_flat(name, k=2, smoothing=0.5, weights=weights)
+        declared = losses.declaration_of(name)
+        assert loss.declaration is declared
+        implied = declared.variants.get(name, {})
         assert all(getattr(loss, key) == value for key, value in implied.items())
-        assert getattr(loss, "smoothing", 0.5) == 0.5 or loss.name not in _FLAT
-        assert getattr(loss, "k", 2) == 2 or "k" not in _FLAT.get(loss.name, ())
+        if "smoothing" in declared.parameters:
+            assert loss.smoothing == 0.5
+        if "k" in declared.parameters:
+            assert loss.places == 2
     for name in ("weighted_topk_hinge", "weighted_topk_hinge_label"):
-        assert flat_loss(name, k=1, weights=[2, 1]).weights == (2.0, 1.0)
+        assert losses.from_flat(name, k=1, weights=[2, 1]).weights == (2.0, 1.0)
 
 
 @pytest.mark.parametrize("kind", ["beta", "label"])

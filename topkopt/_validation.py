@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from topkopt._kernels.select import scan_rows
 
 if TYPE_CHECKING:
-    from topkopt._losses import Loss
+    from topkopt.losses.base import Loss
 
 __all__ = [
     "LabelledRows",
@@ -32,16 +32,29 @@ __all__ = [
     "check_profile",
     "check_scalar",
     "check_weights",
+    "keep_apart",
+    "refuse_masked",
 ]
 
 
 _NO_NUMBERS = (str, bytes, bool, np.bool_)  # float() would take "1" and True
 
 
+def refuse_masked(x: Any, name: str) -> None:
+    """Raise if x, or an array in a list x, has masked entries: these would come to light again."""
+    if type(x) is np.ndarray:
+        return
+    parts = x if isinstance(x, (list, tuple)) else (x,)
+    if any(isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part) for part in parts):
+        raise ValueError(
+            f"{name} must not hold masked entries, got a masked array; fill them "
+            f"({name}.filled(value)) or drop what holds them (numpy.ma.compress_rows)."
+        )
+
+
 def as_array(x: Any, name: str) -> NDArray:
     """Return x as an array, which lists of unequal lengths do not make."""
-    if np.ma.isMaskedArray(x):
-        raise ValueError(f"{name} must not be a masked array; fill in or drop what is masked.")
+    refuse_masked(x, name)
     try:
         return np.asarray(x)
     except ValueError:
@@ -205,10 +218,11 @@ class Rows:
     """A user array seen as rows to project, and where the results go."""
 
     source: NDArray  # (n, d), C-contiguous; may share memory with the user's array
-    target: NDArray  # (n, d), C-contiguous; may be source itself
+    target: NDArray  # (n, d), C-contiguous; either source itself or apart from it
     result: NDArray  # what the user gets, of the user's shape
     axis: int
     fewest_finite: int  # the smallest number of entries above -inf in a row
+    huge: bool  # whether sums of entries could overflow
 
     @property
     def size(self) -> int:
@@ -217,26 +231,33 @@ class Rows:
 
     def spread(self, values: ArrayLike, name: str) -> NDArray:
         """Broadcast values against the user's array and lay them out like the rows."""
+        array = as_floating(values, name)
         try:
-            full = np.broadcast_to(as_floating(values, name), self.result.shape)
+            full = np.broadcast_to(array, self.result.shape)
         except ValueError:
             raise ValueError(
                 f"{name} must broadcast to the input's shape {self.result.shape}, "
-                f"got shape {np.shape(values)}."
+                f"got shape {array.shape}."
             ) from None
-        return np.ascontiguousarray(_by_rows(full, self.axis), dtype=np.float64)
+        rows = np.ascontiguousarray(_by_rows(full, self.axis), dtype=np.float64)
+        return _apart(rows, self.target)
 
     def finish(self) -> NDArray:
         """Return the result, copied into the user's `out` where the kernel could not write."""
-        if not np.shares_memory(self.target, self.result):
-            moved = np.moveaxis(self.result, self.axis, -1)
+        if not np.may_share_memory(self.target, self.result):
+            moved = np.moveaxis(np.asarray(self.result), self.axis, -1)
             moved[...] = self.target.reshape(moved.shape)
         return self.result
 
 
 def _by_rows(array: NDArray, axis: int) -> NDArray:
-    moved = np.moveaxis(array, axis, -1)
+    moved = array if axis == array.ndim - 1 else np.moveaxis(array, axis, -1)
     return moved.reshape(math.prod(moved.shape[:-1]), moved.shape[-1])
+
+
+def _apart(source: NDArray, target: NDArray) -> NDArray:
+    """Return source, copied if writing to target would change it."""
+    return source.copy() if np.may_share_memory(source, target) else source
 
 
 def _check_axis(axis: int, ndim: int, name: str) -> int:
@@ -250,24 +271,50 @@ def _check_axis(axis: int, ndim: int, name: str) -> int:
     return axis % ndim
 
 
-def check_out(out: NDArray | None, like: NDArray) -> NDArray:
+def _overlaps_itself(array: NDArray) -> bool:
+    """Whether two indices may lead to the same number: strides that do not reach far enough."""
+    extent = 0
+    for stride, length in sorted(
+        (abs(stride), length)
+        for stride, length in zip(array.strides, array.shape, strict=True)
+        if length > 1
+    ):
+        if array.size and stride < extent + array.itemsize:
+            return True
+        extent += stride * (length - 1)
+    return False
+
+
+def check_out(out: NDArray | None, like: NDArray, *, name: str = "out") -> NDArray:
     """Return out, or a new array like the input."""
     if out is None:
         return np.empty(like.shape, like.dtype)
-    if not isinstance(out, np.ndarray) or out.shape != like.shape or out.dtype != like.dtype:
+    if (
+        not isinstance(out, np.ndarray)
+        or isinstance(out, np.ma.MaskedArray)
+        or out.shape != like.shape
+        or out.dtype != like.dtype
+    ):
         got = (
             f"shape {out.shape} and dtype {out.dtype}"
-            if isinstance(out, np.ndarray)
+            if type(out) is np.ndarray
             else type(out).__name__
         )
-        raise ValueError(f"out must be an array of shape {like.shape} and {like.dtype}, got {got}.")
+        raise ValueError(
+            f"{name} must be an array of shape {like.shape} and {like.dtype}, got {got}."
+        )
     if not out.flags.writeable:
-        raise ValueError("out must be writeable, got a read-only array; pass a copy.")
+        raise ValueError(f"{name} must be writeable, got a read-only array; pass a copy.")
+    if _overlaps_itself(out):
+        raise ValueError(
+            f"{name} must have a place of its own for every entry, got strides {out.strides} for "
+            f"shape {out.shape}; pass a copy."
+        )
     return out
 
 
-def _check_entries(rows: NDArray, name: str) -> int:
-    bad, fewest = scan_rows(rows)
+def _check_entries(rows: NDArray, name: str) -> tuple[int, bool]:
+    bad, fewest, huge = scan_rows(rows)
     if bad >= 0:
         found = "NaN" if np.isnan(rows[bad]).any() else "+inf"
         raise ValueError(
@@ -278,7 +325,7 @@ def _check_entries(rows: NDArray, name: str) -> int:
         raise ValueError(
             f"{name} must have an entry above -inf in every row; a row of -inf has no projection."
         )
-    return fewest
+    return fewest, huge
 
 
 def as_rows(
@@ -287,6 +334,7 @@ def as_rows(
     out: NDArray | None = None,
     *,
     name: str = "x",
+    out_name: str = "out",
     empty_rows: bool = False,
 ) -> Rows:
     """Check an input of any shape and lay it out as contiguous rows along axis."""
@@ -294,15 +342,23 @@ def as_rows(
     axis = _check_axis(axis, array.ndim, name)
     if array.shape[axis] == 0 and not empty_rows:
         raise ValueError(f"{name} must have at least one entry along axis {axis}, got none.")
-    result = check_out(out, array)
+    result = check_out(out, array, name=out_name)
     source = np.ascontiguousarray(_by_rows(array, axis))
-    fewest = _check_entries(source, name)
-    target = _by_rows(result, axis)
-    if not (target.flags.c_contiguous and np.shares_memory(target, result)):
+    fewest, huge = _check_entries(source, name)
+    target = _by_rows(np.asarray(result), axis)
+    if not (target.flags.carray and np.may_share_memory(target, result)):
         target = np.empty_like(source)
-    elif np.shares_memory(source, target) and source.ctypes.data != target.ctypes.data:
-        source = source.copy()  # out is the input in another order
-    return Rows(source, target, result, axis, fewest)
+    elif np.may_share_memory(source, target) and source.ctypes.data != target.ctypes.data:
+        source = source.copy()  # out is the input in another order, or a part of it
+    return Rows(source, target, result, axis, fewest, huge)
+
+
+def keep_apart(one: Rows, other: Rows) -> None:
+    """Refuse results that overlap each other; copy sources that either result would overwrite."""
+    if np.shares_memory(one.result, other.result):
+        raise ValueError("out must hold two arrays that do not overlap; copy one of them.")
+    one.source = _apart(one.source, other.target)
+    other.source = _apart(other.source, one.target)
 
 
 @dataclass

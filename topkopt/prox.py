@@ -1,18 +1,50 @@
 """Entropic proximal operators: the steps of the softmax and top-k entropy losses.
 
 They follow the conventions of `topkopt.projections`: vectors along ``axis``, any shape, float32 or
-float64, and -inf for an entry that must stay empty.
+float64, -inf for an entry that must stay empty, and an ``out`` that may overlap the input.
+
+Finite entries may be as large as their dtype has numbers, and parameters as small; ``alpha`` (times
+the radius) must be at most 1e144: beyond, the entropy is below rounding.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from topkopt._kernels.entropy import prox_entropy_rows, prox_topk_entropy_rows
-from topkopt._validation import as_rows, check_k, check_scalar
+from topkopt._validation import Rows, as_rows, check_k, check_scalar
 
 __all__ = ["prox_entropy_simplex", "prox_topk_entropy"]
+
+_MOST_ALPHA = 2.0**480  # squares of such numbers do not overflow
+
+
+def _check_alpha(alpha: float, radius: float, projection: str) -> float:
+    alpha = check_scalar(alpha, "alpha")
+    if alpha * radius > _MOST_ALPHA:
+        raise ValueError(
+            f"alpha times the sum of a solution must be at most {_MOST_ALPHA:.2g}, got {alpha!r} "
+            f"times {radius!r}; use {projection} of b / alpha, for the entropy is below rounding."
+        )
+    return alpha
+
+
+def _drawn_in(rows: Rows, rank: int) -> NDArray:
+    """Return the rows with huge entries drawn in, so that no difference or sum overflows.
+
+    The threshold of a solution is near the entry of that rank, the largest first. What is 2**900
+    or more away from it has reached its bound, whatever alpha: of such entries nothing counts but
+    their order and the sign of their sums.
+    """
+    b = rows.source
+    if not rows.huge or b.dtype != np.float64:
+        return b
+    near = -np.partition(-b, rank - 1, axis=1)[:, rank - 1, None]
+    clipped = np.where(np.isfinite(b), np.clip(b, -(2.0**1000), 2.0**1000), b)
+    return np.where(np.abs(near) > 2.0**964, b * 2.0**-64, clipped)
 
 
 def prox_entropy_simplex(
@@ -35,7 +67,7 @@ def prox_entropy_simplex(
     b : array_like
         The vectors of linear terms, along `axis`.
     alpha : float
-        Weight of the quadratic term; non-negative.
+        Weight of the quadratic term; non-negative, and at most 1e144 when multiplied by `radius`.
     radius : float, default 1.0
         The sum of each solution; non-negative.
     upper : float, optional
@@ -43,7 +75,7 @@ def prox_entropy_simplex(
     axis : int, default -1
         The axis along which the vectors lie.
     out : ndarray, optional
-        Where to write the result; may be `b` itself.
+        Where to write the result; may be `b` itself or overlap it.
 
     Returns
     -------
@@ -63,9 +95,15 @@ def prox_entropy_simplex(
     >>> prox_entropy_simplex(np.log([1.0, 2.0, 5.0]), 0.0, upper=0.4)
     array([0.2, 0.4, 0.4])
     """
-    alpha = check_scalar(alpha, "alpha")
     radius = check_scalar(radius, "radius")
+    alpha = _check_alpha(alpha, radius, "project_capped_simplex")
     rows = as_rows(b, axis, out, name="b")
+    largest = float(np.finfo(rows.source.dtype).max)
+    if radius > largest:
+        raise ValueError(
+            f"radius must be at most {largest:.2g} for {rows.source.dtype}, got {radius!r}; "
+            "pass b as float64."
+        )
     cap = np.inf if upper is None else check_scalar(upper, "upper", finite=False)
     most = rows.fewest_finite * cap if cap > 0 else 0.0
     if rows.source.size and most < radius * (1 - 4 * np.finfo(np.float64).eps * rows.size):
@@ -75,8 +113,9 @@ def prox_entropy_simplex(
         )
     if radius == 0:
         rows.target[...] = 0
-    else:
-        prox_entropy_rows(rows.source, rows.target, alpha, radius, cap)
+    elif rows.source.size:
+        rank = math.ceil(max(1.0, min(radius / cap, rows.size)))
+        prox_entropy_rows(_drawn_in(rows, rank), rows.target, alpha, radius, cap)
     return rows.finish()
 
 
@@ -94,13 +133,13 @@ def prox_topk_entropy(
     b : array_like
         The vectors of linear terms, along `axis`.
     alpha : float
-        Weight of the quadratic terms; non-negative.
+        Weight of the quadratic terms; non-negative, at most 1e144.
     k : int, default 1
         No entry may hold more than the k-th part of the sum; ``1 <= k <= b.shape[axis]``.
     axis : int, default -1
         The axis along which the vectors lie.
     out : ndarray, optional
-        Where to write the result; may be `b` itself.
+        Where to write the result; may be `b` itself or overlap it.
 
     Returns
     -------
@@ -122,8 +161,8 @@ def prox_topk_entropy(
     >>> prox_topk_entropy([0.0, 0.0], 0.0, 2)
     array([0.33333333, 0.33333333])
     """
-    alpha = check_scalar(alpha, "alpha")
+    alpha = _check_alpha(alpha, 1.0, "project_topk_simplex (bias 1)")
     rows = as_rows(b, axis, out, name="b")
     k = check_k(k, rows.size)
-    prox_topk_entropy_rows(rows.source, rows.target, alpha, k)
+    prox_topk_entropy_rows(_drawn_in(rows, k), rows.target, alpha, k)
     return rows.finish()

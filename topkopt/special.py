@@ -22,7 +22,8 @@ def lambertw_exp(t: ArrayLike, out: NDArray | None = None) -> NDArray:
     t : array_like
         Real numbers of any shape; float32 and float64 are kept, integers promoted.
     out : ndarray, optional
-        Where to write the result; of the shape and dtype of the result, may be `t` itself.
+        Where to write the result; of the shape and dtype of the result, may be `t` itself or
+        overlap it.
 
     Returns
     -------
@@ -41,7 +42,7 @@ def lambertw_exp(t: ArrayLike, out: NDArray | None = None) -> NDArray:
     """
     array = as_floating(t, "t")
     result = check_out(out, array)
-    target = result if result.flags.c_contiguous else np.empty(array.shape, array.dtype)
+    target = result if result.flags.carray else np.empty(array.shape, array.dtype)
     source = np.ascontiguousarray(array)
     if np.may_share_memory(source, target) and source.ctypes.data != target.ctypes.data:
         source = source.copy()  # out is the input in another order

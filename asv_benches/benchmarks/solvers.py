@@ -16,26 +16,24 @@ from topkopt import ConvergenceWarning, losses, reference, solve
 
 from .common import QUICK, seconds
 
-LOSSES = {
-    "hinge": losses.Hinge(),
-    "top-5 hinge": losses.TopKHinge(5),
-    "top-5 hinge beta": losses.TopKHinge(5, "beta"),
-    "top-5 hinge label": losses.TopKHinge(5, "label"),
-    "top-5 hinge smooth": losses.TopKHinge(5, smoothing=1.0),
-    "weighted hinge": losses.WeightedTopKHinge("linear", 5),
-    "weighted hinge smooth": losses.WeightedTopKHinge("linear", 5, smoothing=1.0),
-    "softmax": losses.Softmax(),
-    "top-5 entropy": losses.TopKEntropy(5),
-    "one-vs-all hinge": losses.OneVsAllHinge(),
-    "one-vs-all hinge smooth": losses.OneVsAllHinge(smoothing=1.0),
-    "one-vs-all logistic": losses.OneVsAllLogistic(),
-    "multilabel hinge": losses.MultilabelHinge(),
-    "multilabel hinge smooth": losses.MultilabelHinge(smoothing=1.0),
-    "multilabel softmax": losses.MultilabelSoftmax(),
-}
-WITHOUT_DUAL = {"truncated top-5 entropy": losses.TruncatedTopKEntropy(5)}
-EVERY_LOSS = LOSSES | WITHOUT_DUAL
-MAIN = ["top-5 hinge", "top-5 hinge smooth", "softmax", "top-5 entropy"]
+
+def table():
+    """Return every loss of the registry with k = 5, hinge losses also smoothed."""
+    found = {}
+    for name in losses.names():
+        takes = losses.declaration_of(name).parameters
+        weights = "linear" if "weights" in takes else None
+        found[name] = losses.from_flat(name, k=5, weights=weights)
+        if "smoothing" in takes:
+            smooth = losses.from_flat(name, k=5, weights=weights, smoothing=1.0)
+            found[f"{name}, smooth"] = smooth
+    return found
+
+
+EVERY_LOSS = table()
+LOSSES = {name: loss for name, loss in EVERY_LOSS.items() if loss.convex}
+WITHOUT_DUAL = {name: loss for name, loss in EVERY_LOSS.items() if not loss.convex}
+MAIN = ["topk_hinge", "topk_hinge, smooth", "softmax", "topk_entropy"]
 SHAPES = [
     (5_000, 784, 101),
     (2_000, 4_096, 397),

@@ -7,10 +7,12 @@ import sys
 from collections.abc import Sequence
 
 from topkopt import __version__
-from topkopt._demo import operators, training
+from topkopt._demo import losses, operators, training
 from topkopt._extras import require
 
 __all__ = ["main"]
+
+_ACTIONS = {"demo": training.run, "losses": losses.run, "projections": operators.run}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -19,18 +21,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         prog="python -m topkopt",
         description="demo: train six losses on the digits of scikit-learn and on three classes on "
         "a circle, print top-k accuracies and certified duality gaps, draw both. projections: "
-        "apply every operator to a small vector, time it, check its optimality conditions.",
+        "apply every operator to a small vector, time it, check its optimality conditions. losses: "
+        "print what each loss computes and allows.",
     )
     parser.add_argument(
-        "command", nargs="?", choices=["demo", "projections"], default="demo", help="what to do"
+        "command", nargs="?", choices=sorted(_ACTIONS), default="demo", help="what to do"
     )
     parser.add_argument("--output", default="topkopt-demo.png", help="the picture (%(default)s)")
     parser.add_argument("--no-picture", action="store_true", help="print the tables only")
     parser.add_argument("--version", action="version", version=f"topkopt {__version__}")
     options = parser.parse_args(arguments)
-    action = training.run if options.command == "demo" else operators.run
+    action = _ACTIONS[options.command]
     try:
-        if not options.no_picture:
+        if not options.no_picture and action is not losses.run:
             require("matplotlib")
         action(options.output, not options.no_picture)
     except ImportError as error:

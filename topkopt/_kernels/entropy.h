@@ -161,10 +161,9 @@ TK_DISPATCH(tk_totals, tk_entropy_guess,
 
 TK_INLINE double tk_v_moved(double w, double r)
 {
-    double p = 1.0 + w;
-    p = p > 1e50 ? 1e50 : p; /* r is lost in such a w; p^3 must not overflow */
-    const double a = p * (p + r * 0.6666666666666666);
-    return w + w * (r * (a - 0.5 * r) / (p * (a - r)));
+    const double p = 1.0 + w, a = p * (p + r * 0.6666666666666666);
+    /* So large a w goes with t; p^3 would overflow. */
+    return w > 1e50 ? w + r : w + w * (r * (a - 0.5 * r) / (p * (a - r)));
 }
 
 /* IN OUT w, which becomes V(V^-1(w) + r), |r| small, or w e^r. */

@@ -2,7 +2,7 @@
 
 Solve   min alpha/2 |x|^2 - <b,x> + <x,log x>,   sum x = radius, x <= upper.
 The solution is x = min(V(b - t)/alpha, upper), V(t) = W(e^t), with t such that sum x = radius
-(alpha = 0: e^(b - t) takes the place of V(b - t)/alpha).
+(for small alpha, e^(b - t) takes the place of V(b - t)/alpha).
 
 Solve   min alpha/2 (|x|^2 + s^2) - <b,x> + <x,log x> + (1-s)log(1-s),   0 <= x <= s/k, s = sum x.
 The solution is x = min(V(b - t)/alpha, s/k).  With c = alpha s/k, the multipliers
@@ -54,6 +54,8 @@ cdef double TINY = 1e-30
 cdef double SHORT_STEP = 3e-4
 # After a step this short the next one would be below rounding.
 cdef double LAST_STEP = 1e-8
+# So small a quadratic term changes no digit of a solution of sum 1: V(t) is e^t.
+cdef double NO_ALPHA = DBL_EPSILON / 8
 
 
 cdef double x_log_x_sum(const double* x, Py_ssize_t n) noexcept nogil:
@@ -120,14 +122,15 @@ cdef Py_ssize_t shift_by_max(const real* b, Py_ssize_t n, double* c, double* top
     return finite
 
 
-cdef double fill_cap(const double* c, real* x, Py_ssize_t n, double upper) noexcept nogil:
+cdef double fill_cap(const real* b, real* x, Py_ssize_t n, double upper) noexcept nogil:
     """Every finite entry at its cap; returns the smallest of them."""
     cdef Py_ssize_t j
-    cdef double smallest = 0
+    cdef double entry, smallest = INFINITY
     for j in range(n):
-        x[j] = <real> upper if c[j] > -INFINITY else <real> 0
-        if c[j] > -INFINITY:
-            smallest = min(smallest, c[j])
+        entry = b[j]        # x may be b
+        x[j] = <real> upper if entry > -INFINITY else <real> 0
+        if entry > -INFINITY:
+            smallest = min(smallest, entry)
     return smallest
 
 
@@ -180,8 +183,8 @@ cdef double search(const double* c, double* kept, double* w, Py_ssize_t n, doubl
     steps were not enough; a case for `search_capped`.  (patience < 0: never.)
     """
     cdef double top_at_cap = -inverse(cap, exponential)     # for t below, the largest is capped
-    cdef double remaining, step, base = 0
-    cdef bint may_give_up = patience >= 0 and cap < target
+    cdef double remaining, step, capped, base = 0
+    cdef bint halve, may_give_up = patience >= 0 and cap < target
     cdef const double* active = c
     cdef Py_ssize_t size = n
     cdef tk_totals s = tk_entropy_pass(c, t, cap, w, n, n, exponential)
@@ -204,15 +207,25 @@ cdef double search(const double* c, double* kept, double* w, Py_ssize_t n, doubl
         else:       # too many at the cap: Newton's step for the whole sum
             remaining = s.sum + cap * s.capped
             step = model_step(remaining, remaining / s.slope - 1, target)
+        # Steps that go round in a circle have both ends of it in the bracket.
+        halve = i >= PATIENT_STEPS and i % 2 == 0 and high - low < INFINITY
+        if halve:
+            step = low + (high - low) / 2 - t
+            if t + step == low or t + step == high:
+                give_up[0] = may_give_up
+                break
         if is_short(step, t) and active != c:
             active, size, base = c, n, 0
             t += step
             s = tk_entropy_pass(active, t, cap, w, size, size, exponential)
         elif is_short(step, t) or (exponential and fabs(step) < 20 and low <= t + step <= high):
+            capped = s.capped
             s = tk_entropy_move(w, -step, cap, size, size, exponential)
             t += step
             moves += is_short(step, t)
-            if fabs(step) <= LAST_STEP or moves == MAX_MOVES:
+            # Where entries reach or leave the cap, the sum has a kink that the model did not see.
+            if (s.capped == capped and not halve
+                    and (fabs(step) <= LAST_STEP or moves >= MAX_MOVES)):
                 break
         else:
             step = within(t + step if i < PATIENT_STEPS else NAN, low, high) - t
@@ -291,17 +304,19 @@ cdef double prox_entropy_row(const real* b, real* x, Py_ssize_t n, double alpha,
     cdef double* c = work
     cdef double* kept = work + n
     cdef double* w = work + 2 * n
-    cdef bint exponential = alpha == 0, give_up = False
-    cdef double unit = 1 if exponential else alpha
-    cdef double target = unit * radius, cap = unit * upper
+    cdef bint give_up = False
+    cdef bint exponential = alpha * radius < NO_ALPHA
+    # Exponentials may have any sum, and of 1 no digits underflow.
+    cdef double target = 1 if exponential else alpha * radius
+    cdef double share = upper / radius, cap = share if exponential else alpha * upper
     cdef double shift, t, count
     cdef Py_ssize_t j, finite = shift_by_max(b, n, c, &shift)
-    if upper * finite <= radius * (1 + 4 * DBL_EPSILON):
-        return shift + fill_cap(c, x, n, upper) - inverse(cap, exponential)
+    if share * finite <= 1 + 4 * DBL_EPSILON:
+        return fill_cap(b, x, n, upper) - inverse(cap, exponential)
     t = shift + search_free(c, kept, w, n, target, cap, start - shift, &give_up, exponential)
     if give_up:
         # Entries near the threshold matter now; next to the largest they may have no digits left.
-        count = ceil(radius / upper * (1 - 4 * DBL_EPSILON))
+        count = ceil(1 / share * (1 - 4 * DBL_EPSILON))
         for j in range(n):
             w[j] = b[j]
         shift = select_largest(w, n, <Py_ssize_t> count)
@@ -309,7 +324,7 @@ cdef double prox_entropy_row(const real* b, real* x, Py_ssize_t n, double alpha,
             c[j] = b[j] - shift
         t = shift + search_capped(c, kept, w, n, target, cap, count, t - shift, exponential)
     for j in range(n):
-        x[j] = <real> min(w[j] / unit, upper)
+        x[j] = <real> min(w[j] * radius if exponential else w[j] / alpha, upper)
     return t
 
 
@@ -655,7 +670,7 @@ cdef double prox_topk_entropy_row(const real* b, real* x, Py_ssize_t n, double a
         c[m + j] = top[j] - shift
         place[m + j] = where[j]
     t = start - shift
-    if alpha > 0:
+    if alpha >= NO_ALPHA:
         cap = find_topk_cap(c, place, w, m, k, alpha, shift, &t)
     if cap == 0:
         # No quadratic term, or one that is below rounding because s < k n e^-FAR/alpha.

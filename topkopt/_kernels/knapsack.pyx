@@ -10,8 +10,9 @@ from libc.float cimport DBL_EPSILON
 from libc.math cimport INFINITY, NAN, fabs
 
 from topkopt._kernels.real cimport real
-from topkopt._kernels.select cimport (Threshold, clip_row, clipped_sum, gather_above, gather_below_peaks,
-                              row_max, row_peaks, row_sum, scratch, strided_maxima)
+from topkopt._kernels.select cimport (Threshold, clip_row, clipped_sum, gather_above,
+                                      gather_below_peaks, row_max, row_peaks, row_sum, scratch,
+                                      strided_maxima)
 
 cdef enum:
     PARTS = 32         # of a row, whose maxima give a lower bound on its threshold
@@ -103,6 +104,7 @@ cdef inline double fix_variables(const double* entries, double* b, double* lo, d
     # A piece of the function is told by how many entries are free and how many sit at hi: both
     # "free or at hi" and "at hi" shrink as t grows, so equal counts mean equal sets.
     cdef double left = -INFINITY, right = INFINITY, excess, rate, t = guess, root
+    cdef double size = fabs(total) if slope == 0.0 else 0.0     # of the solution
     cdef Py_ssize_t n_free, n_upper, n_settled, piece_free = n, piece_upper = 0, steps = 0
     cdef bint use_root
     cdef Settled settled
@@ -126,8 +128,6 @@ cdef inline double fix_variables(const double* entries, double* b, double* lo, d
         root = t + excess / rate if rate > 0 else INFINITY
         if excess == 0.0:
             return t
-        if n_free == piece_free and n_upper == piece_upper:
-            return root
         if excess > 0.0:
             if n_free + n_upper <= enough:
                 return t
@@ -136,6 +136,10 @@ cdef inline double fix_variables(const double* entries, double* b, double* lo, d
         else:
             right = t
             n_settled = n_upper - settled.n_upper
+        # On the piece of the last step, up to its rounding; a step from far off is to be repeated.
+        if (n_free == piece_free and n_upper == piece_upper
+                and fabs(root - t) <= 16 * DBL_EPSILON * (fabs(t) + fabs(root) + size)):
+            return root
 
         steps += 1
         if rate == 0.0 and step == 0 and steps < NEWTON_STEPS:
@@ -158,8 +162,12 @@ cdef inline double fix_variables(const double* entries, double* b, double* lo, d
                 breakpoint_inside(b[n // 2], lo[n // 2 * step], hi[n // 2 * step], left, right),
                 breakpoint_inside(b[n - 1], lo[(n - 1) * step], hi[(n - 1) * step], left, right))
         if n == 0 or not left < t < right:
-            # The function is flat at zero, or the bracket is down to neighbouring numbers.
-            return right if right < INFINITY else left
+            # The function is flat at zero, or the bracket is down to neighbouring numbers, or the
+            # bounds of an entry are so near to each other that it jumps at an end of the bracket.
+            if right == INFINITY or (n == 0 and left > -INFINITY
+                                     and settled.total < -4 * DBL_EPSILON * fabs(total)):
+                return left
+            return right
 
 
 cdef double fix_boxed(double* b, double* lo, double* hi, Py_ssize_t n,
@@ -217,21 +225,24 @@ cdef Threshold threshold_anywhere(const real* b, Py_ssize_t n, double cap, doubl
 
 
 cdef bint threshold_near(const real* b, Py_ssize_t n, double cap, double total, double guess,
-                         double* work, Py_ssize_t* n_kept, Threshold* t) noexcept nogil:
+                         double doubt, double* work, Py_ssize_t* n_kept,
+                         Threshold* t) noexcept nogil:
     # Looks only at the entries from a little below a guess of the root, and relative to it.
     # Returns whether these were enough. OUT t, work, n_kept: as in capped_threshold
     # Of short rows all entries: those that settle early cost less than a second search.
     cdef double short_way = min(cap, total)
-    cdef double margin = 0.5 * short_way if n > SHORT else FAR * total
+    cdef double margin = max(doubt, 0.5 * short_way if n > SHORT else FAR * total)
     cdef int _
     for _ in range(REBASES):
         t.shift = guess
         n_kept[0] = gather_above(b, n, guess - margin, guess, work)
+        if n_kept[0] * cap < total * (1.0 - 4 * DBL_EPSILON):
+            return False
         if n_kept[0] * cap <= total * (1.0 + 4 * DBL_EPSILON):
-            # All of them are at the cap, if that is enough, and not by a hair.
+            # All of them are at the cap, and not by a hair.
             t.offset = min(0.0, leave_plateau(work, cap, n_kept[0], -INFINITY, 0.0) - 0.25 * cap)
-            return n_kept[0] * cap >= total * (1.0 - 4 * DBL_EPSILON) and t.offset >= -margin
-        t.offset = fix_capped(work, n_kept[0], cap, total, 0.0, 0.0, work + n)
+        else:
+            t.offset = fix_capped(work, n_kept[0], cap, total, 0.0, 0.0, work + n)
         if not t.offset >= -margin:
             return False
         if fabs(t.offset) <= short_way:
@@ -243,13 +254,20 @@ cdef bint threshold_near(const real* b, Py_ssize_t n, double cap, double total, 
 cdef Threshold capped_threshold(const real* b, Py_ssize_t n, double cap, double total,
                                 double* start, double* work, Py_ssize_t* n_kept) noexcept nogil:
     cdef Threshold t, near
-    cdef double far = FAR * total if start == NULL else min(cap, total)
-    if start == NULL or not threshold_near(b, n, cap, total, start[0], work, n_kept, &t):
+    cdef Py_ssize_t n_free, n_upper
+    cdef double doubt, far = FAR * total if start == NULL else min(cap, total)
+    if (start == NULL
+            or not threshold_near(b, n, cap, total, start[0], 0.0, work, n_kept, &t)):
         t = threshold_anywhere(b, n, cap, total, 0.0, work, n_kept)
         if -t.offset > far:
             # Entries far below the largest lost digits when that was subtracted, and so did their
-            # sums: values depend on these.
-            if threshold_near(b, n, cap, total, t.shift + t.offset, work, n_kept, &near):
+            # sums: values depend on these. On a plateau its upper end is near to what matters.
+            n_free = n_upper = 0
+            clipped_shared(work, cap, n_kept[0], t.offset, &n_free, &n_upper)
+            if n_free == 0 and fabs(n_upper * cap - total) <= 4 * DBL_EPSILON * total:
+                t.offset = max(t.offset, leave_plateau(work, cap, n_kept[0], t.offset, 0.0))
+            doubt = 4 * DBL_EPSILON * (fabs(t.shift) + fabs(t.offset))
+            if threshold_near(b, n, cap, total, t.shift + t.offset, doubt, work, n_kept, &near):
                 t = near
             else:
                 t = threshold_anywhere(b, n, cap, total, 0.0, work, n_kept)
@@ -268,14 +286,14 @@ cdef double biased_offset(const double* entries, Py_ssize_t n, double shift, dou
 cdef Threshold knapsack_threshold(const real* b, Py_ssize_t n, double lo, double hi, double total,
                                   bint equality, double bias, double* start,
                                   double* work) noexcept nogil:
-    cdef Threshold t
+    cdef Threshold t, full
     cdef Py_ssize_t m
-    cdef double cap = hi - lo, spare = total - n * lo
-    cdef bint tight = equality or n * hi > total
-    t.shift = 0.0
-    t.offset = bias * total + lo
-    if tight and not equality and start == NULL:
-        tight = clipped_sum(b, n, t, cap) >= spare
+    cdef double cap = hi - lo, spare = total - n * lo, enough = 1.0 - 4 * DBL_EPSILON
+    cdef bint tight = equality or n * hi >= total * enough, certain = tight and start == NULL
+    full.shift = 0.0                    # the smallest t at which the sum may be total
+    full.offset = bias * total + lo
+    if certain and not equality:
+        tight = clipped_sum(b, n, full, cap) >= spare * enough
     if spare <= 0.0:
         t.shift = row_max(b, n)
         t.offset = -lo
@@ -285,6 +303,9 @@ cdef Threshold knapsack_threshold(const real* b, Py_ssize_t n, double lo, double
         t.offset -= lo
         if equality or t.shift + t.offset >= bias * total:
             return t
+        if certain:     # a smaller t has the same sum, so there is a plateau in between
+            full.offset -= lo
+            return full
     if bias > 0.0:
         # The sum stays below total and is t / bias.
         t = threshold_anywhere(b, n, cap, -lo / bias - n * lo, 1.0 / bias, work, &m)
@@ -308,30 +329,46 @@ cdef Py_ssize_t load_boxed(const real* b, const double* lo, const double* hi, Py
     return m
 
 
+cdef Threshold rebased_threshold(const real* b, const double* lo, const double* hi, Py_ssize_t n,
+                                 double total, double slope, double size,
+                                 double* work) noexcept nogil:
+    # Root of sum_j clip(b_j - t, lo_j, hi_j) = total + slope t, over the finite entries. Relative
+    # to a shift many sizes off, entries have lost digits of the solution.
+    cdef Threshold t
+    cdef Py_ssize_t m
+    cdef int i
+    t.shift = row_max(b, n)
+    for i in range(REBASES):
+        if i > 0:
+            t.shift += t.offset
+        m = load_boxed(b, lo, hi, n, t.shift, work)
+        t.offset = fix_boxed(work, work + n, work + 2 * n, m, total + slope * t.shift, slope)
+        if fabs(t.offset) <= FAR * size:
+            break
+    return t
+
+
 cdef Threshold boxed_threshold(const real* b, const double* lo, const double* hi, Py_ssize_t n,
                                double total, bint equality, double bias,
                                double* work) noexcept nogil:
     # As knapsack_threshold, with bounds of its own for each entry. TEMP work: 3 n
     cdef Threshold t
-    cdef Py_ssize_t j, m
-    cdef double at_lower = 0.0, most = 0.0
+    cdef Py_ssize_t j
+    cdef double at_lower = 0.0, most = 0.0, size = fabs(total)
     for j in range(n):
         most += hi[j]
+        size += fabs(lo[j])
         if b[j] == -INFINITY:
             at_lower += lo[j]
     t.shift = row_max(b, n)
     if equality or most > total:
-        m = load_boxed(b, lo, hi, n, t.shift, work)
-        t.offset = fix_boxed(work, work + n, work + 2 * n, m, total - at_lower, 0.0)
+        t = rebased_threshold(b, lo, hi, n, total - at_lower, 0.0, size, work)
         if equality or t.shift + t.offset >= bias * total:
             return t
     if bias > 0.0:
-        m = load_boxed(b, lo, hi, n, t.shift, work)
-        t.offset = fix_boxed(work, work + n, work + 2 * n, m, t.shift / bias - at_lower,
-                             1.0 / bias)
-    else:
-        t.shift = 0.0
-        t.offset = 0.0
+        return rebased_threshold(b, lo, hi, n, -at_lower, 1.0 / bias, size, work)
+    t.shift = 0.0
+    t.offset = 0.0
     return t
 
 

@@ -18,6 +18,7 @@
 #define ROWS_PAD 4 /* padded rows are a multiple of it: loops need no remainder */
 #define ROWS_PEAKS 8 /* maxima of a block of a row */
 #define ROWS_HIGH 64 /* peaks that are looked at together */
+#define ROWS_PART 256 /* entries of a long sum that are added up among themselves first */
 
 /* OUT total: the sum of TERM(j) over all j < n. Eight sums side by side need not wait for each
  * other, and stay in registers, where OpenMP's reductions go through memory. */
@@ -48,9 +49,10 @@ TK_INLINE double clip(double v, double lower, double upper)
 
 /* Terms of sums, by the names of the loops that use them. */
 #define TERM_ENTRY(j) b[j]
+#define TERM_MORE(j) (b[j] - shift)
 #define TERM_CLIPPED(j) clip((b[j] - shift) - offset, 0.0, upper)
 #define TERM_SCALED(j) (v[j] = factor * a[j], s[j] * v[j])
-#define TERM_NOTHING(j) (b[j] - b[j]) /* NaN for NaN and the infinities */
+#define TERM_NOTHING(j) (b[j] * headroom * 0) /* NaN where an infinite number is multiplied by 0 */
 #define TERM_PRODUCT(j) a[j] * b[j]
 #define TERM_SQUARE(j) p[j] * (scale * p[j]) /* no underflow where scale is large */
 #define TERM_REST(j) p[j] * (scale * (b[j] - p[j]))
@@ -279,7 +281,8 @@ TK_INLINE ptrdiff_t peak_depth(ptrdiff_t n)
         return nonzero;                                                                          \
     }                                                                                            \
                                                                                                  \
-    TK_INLINE int all_finite_##NAME##_body(const REAL *b, ptrdiff_t n)                           \
+    /* Whether all entries times headroom are finite */                                          \
+    TK_INLINE int all_tame_##NAME##_body(const REAL *b, ptrdiff_t n, REAL headroom)              \
     {                                                                                            \
         REAL sum;                                                                                \
         ADD_UP(REAL, sum, n, TERM_NOTHING);                                                      \
@@ -321,16 +324,55 @@ TK_INLINE ptrdiff_t peak_depth(ptrdiff_t n)
     TK_DISPATCH(ptrdiff_t, replace_##NAME,                                                       \
                 (const double *v, double factor, ptrdiff_t n, REAL *a, REAL *d, int32_t *index), \
                 (v, factor, n, a, d, index))                                                     \
-    TK_DISPATCH(int, all_finite_##NAME, (const REAL *b, ptrdiff_t n), (b, n))
+    TK_DISPATCH(int, all_tame_##NAME, (const REAL *b, ptrdiff_t n, REAL headroom),               \
+                (b, n, headroom))
 
 DEFINE_ROWS(float, f32)
 DEFINE_ROWS(double, f64)
+
+/* OUT n_wrong, n_finite, n_huge: how many entries are NaN or +inf; how many of the others are not
+ * -inf, and how many of these have a magnitude above most. */
+#define DEFINE_COUNT(REAL, NAME)                                                                 \
+    TK_INLINE void count_##NAME##_body(const REAL *b, ptrdiff_t n, REAL most,                    \
+                                       ptrdiff_t *n_wrong, ptrdiff_t *n_finite,                  \
+                                       ptrdiff_t *n_huge)                                        \
+    {                                                                                            \
+        int64_t right = 0, finite = 0, tame = 0;                                                 \
+        _Pragma("omp simd reduction(+ : right, finite, tame)")                                   \
+        for (ptrdiff_t j = 0; j < n; j++) {                                                      \
+            right += b[j] < (REAL)INFINITY;                                                      \
+            finite += (b[j] < (REAL)INFINITY) & (b[j] > -(REAL)INFINITY);                        \
+            tame += (b[j] <= most) & (b[j] >= -most);                                            \
+        }                                                                                        \
+        *n_wrong = n - right;                                                                    \
+        *n_finite = finite;                                                                      \
+        *n_huge = finite - tame;                                                                 \
+    }                                                                                            \
+    TK_DISPATCH(void, count_##NAME,                                                              \
+                (const REAL *b, ptrdiff_t n, REAL most, ptrdiff_t *n_wrong, ptrdiff_t *n_finite, \
+                 ptrdiff_t *n_huge),                                                             \
+                (b, n, most, n_wrong, n_finite, n_huge))
+
+DEFINE_COUNT(float, f32)
+DEFINE_COUNT(double, f64)
 
 TK_INLINE double sum_body(const double *b, ptrdiff_t n)
 {
     double sum;
     ADD_UP(double, sum, n, TERM_ENTRY);
     return sum;
+}
+
+/* sum of b - shift, in parts: rounding adds up with their length and their number only */
+TK_INLINE double sum_more_body(const double *b, ptrdiff_t n, double shift)
+{
+    double total = 0.0;
+    for (; n > 0; b += ROWS_PART, n -= ROWS_PART) {
+        double sum;
+        ADD_UP(double, sum, n < ROWS_PART ? n : ROWS_PART, TERM_MORE);
+        total += sum;
+    }
+    return total;
 }
 
 TK_INLINE double dot_body(const double *a, const double *b, ptrdiff_t n)
@@ -408,6 +450,7 @@ TK_INLINE void strided_maxima_body(const double *b, ptrdiff_t n, ptrdiff_t width
 TK_DISPATCH(void, strided_maxima,
             (const double *b, ptrdiff_t n, ptrdiff_t width, double *maxima), (b, n, width, maxima))
 TK_DISPATCH(double, sum, (const double *b, ptrdiff_t n), (b, n))
+TK_DISPATCH(double, sum_more, (const double *b, ptrdiff_t n, double shift), (b, n, shift))
 TK_DISPATCH(double, dot, (const double *a, const double *b, ptrdiff_t n), (a, b, n))
 TK_DISPATCH(double, max_abs, (const double *b, ptrdiff_t n), (b, n))
 

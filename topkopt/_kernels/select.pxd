@@ -72,5 +72,25 @@ cdef extern from "rows.h" nogil:
     # multiple of 32
     void strided_maxima(const double* b, Py_ssize_t n, Py_ssize_t width, double* maxima)
     double row_sum "sum"(const double* b, Py_ssize_t n)
+    # sum of b - shift
+    double row_sum_more "sum_more"(const double* b, Py_ssize_t n, double shift)
     double row_dot "dot"(const double* a, const double* b, Py_ssize_t n)
     double row_max_abs "max_abs"(const double* b, Py_ssize_t n)
+    # How many entries are above t and how many not below, what those above have more than t in
+    # all, the smallest of them, and the largest below t
+    ctypedef struct Around:
+        double n_above
+        double n_from
+        double sum
+        double above
+        double below
+    Around look_around(const double* b, Py_ssize_t n, double t)
+
+    # OUT others (m entries): (s_j - s_own + margin) scale for j != own, in the order in which the
+    # last has taken the place of own; returns whether all are finite
+    bint take_others(const double* s, Py_ssize_t own, Py_ssize_t m, double margin, double scale,
+                     double* others)
+
+    # scale <p,p> and scale <p,b - p>, where squares of p may underflow
+    double scaled_square(const double* p, Py_ssize_t n, double scale)
+    double scaled_rest(const double* p, const double* b, Py_ssize_t n, double scale)

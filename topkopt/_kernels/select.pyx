@@ -1,5 +1,5 @@
 """Row helpers: maximum, compaction, a heap for partial order, and the one `apply` of all sets."""
-from libc.math cimport INFINITY
+from libc.float cimport DBL_MAX, FLT_MAX
 from libc.stdint cimport int32_t
 
 import numpy as np
@@ -40,8 +40,17 @@ cdef extern from "rows.h" nogil:
                            int32_t* index)
     Py_ssize_t replace_f64(const double* v, double factor, Py_ssize_t n, double* a, double* d,
                            int32_t* index)
-    bint all_finite_f32(const float* b, Py_ssize_t n)
-    bint all_finite_f64(const double* b, Py_ssize_t n)
+    bint all_tame_f32(const float* b, Py_ssize_t n, float headroom)
+    bint all_tame_f64(const double* b, Py_ssize_t n, double headroom)
+    void count_f32(const float* b, Py_ssize_t n, float most, Py_ssize_t* n_wrong,
+                   Py_ssize_t* n_finite, Py_ssize_t* n_huge)
+    void count_f64(const double* b, Py_ssize_t n, double most, Py_ssize_t* n_wrong,
+                   Py_ssize_t* n_finite, Py_ssize_t* n_huge)
+
+# Powers of two by which the kernels let ordinary entries grow: into sums, and, over a small bias,
+# into quotients. For float32 only the results can overflow, kernels calculate with doubles.
+cdef double HEADROOM = 2.0**224
+cdef float HEADROOM_F32 = 2.0**28
 
 
 cdef double[::1] scratch(Py_ssize_t size):
@@ -192,29 +201,37 @@ cdef Py_ssize_t rank_of(double entry, const double* b, Py_ssize_t n) noexcept no
     return first
 
 
-cdef bint all_finite(const real* b, Py_ssize_t n) noexcept nogil:
+cdef bint all_tame(const real* b, Py_ssize_t n) noexcept nogil:
     if real is float:
-        return all_finite_f32(b, n)
+        return all_tame_f32(b, n, HEADROOM_F32)
     else:
-        return all_finite_f64(b, n)
+        return all_tame_f64(b, n, HEADROOM)
+
+
+cdef void count_entries(const real* b, Py_ssize_t n, Py_ssize_t* n_wrong, Py_ssize_t* n_finite,
+                        Py_ssize_t* n_huge) noexcept nogil:
+    if real is float:
+        count_f32(b, n, FLT_MAX / HEADROOM_F32, n_wrong, n_finite, n_huge)
+    else:
+        count_f64(b, n, DBL_MAX / HEADROOM, n_wrong, n_finite, n_huge)
 
 
 def scan_rows(const real[:, ::1] rows):
-    """Return (first bad row or -1, smallest number of finite entries in a row).
+    """Return (first bad row or -1, smallest number of finite entries in a row, any huge?).
 
-    A row is bad when it holds a NaN or +inf; the rows after it are not looked at.
+    A row is bad when it holds a NaN or +inf; the rows after it are not looked at. An entry is huge
+    when sums of such entries could overflow.
     """
-    cdef Py_ssize_t i, j, finite, n = rows.shape[1], fewest = rows.shape[1], bad = -1
+    cdef Py_ssize_t i, n_wrong, n_finite, n_huge, n = rows.shape[1], fewest = n, bad = -1
+    cdef bint huge = False
     with nogil:
         for i in range(rows.shape[0] if n else 0):
-            if all_finite(&rows[i, 0], n):
+            if all_tame(&rows[i, 0], n):
                 continue
-            finite = 0
-            for j in range(n):
-                if not rows[i, j] < INFINITY:
-                    bad = i
-                finite += rows[i, j] > -INFINITY
-            if bad >= 0:
+            count_entries(&rows[i, 0], n, &n_wrong, &n_finite, &n_huge)
+            if n_wrong > 0:
+                bad = i
                 break
-            fewest = min(fewest, finite)
-    return bad, fewest
+            fewest = min(fewest, n_finite)
+            huge = huge or n_huge > 0
+    return bad, fewest, huge

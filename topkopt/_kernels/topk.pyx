@@ -15,8 +15,8 @@ from libc.math cimport INFINITY, fabs
 
 from topkopt._kernels.knapsack cimport biased_offset, capped_threshold, knapsack_threshold
 from topkopt._kernels.real cimport real
-from topkopt._kernels.select cimport (Threshold, clip_row, clipped_sum, fill_row, gather_above, heap_pop,
-                              heapify, pad_row, row_max, scratch, strided_maxima)
+from topkopt._kernels.select cimport (Threshold, clip_row, clipped_sum, fill_row, gather_above,
+                                      heap_pop, heapify, pad_row, row_max, scratch, strided_maxima)
 
 cdef enum:
     PARTS = 32         # of a list, whose maxima give a guess of its threshold
@@ -194,13 +194,15 @@ cdef void project_topk_row(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, d
                            TopKKind kind, double bias, double* start,
                            double* work) noexcept nogil:
     cdef Threshold t, over
-    cdef double cap = radius / k, rest = radius - cap
+    cdef double cap = radius / k, rest = radius - cap, doubt
     cdef bint grows
     if kind == TOPK_ALPHA:
         project_alpha_row(b, x, n, k, radius, bias, NULL, start, work)
         return
     t = knapsack_threshold(b, n, 0.0, cap, radius, False, bias, start, work)
-    if (kind == TOPK_LABEL and t.shift + t.offset <= bias * radius  # above, the sum is the radius
+    # Above this threshold, which is known up to rounding, the sum is the radius.
+    doubt = 4 * DBL_EPSILON * (fabs(t.shift) + fabs(t.offset))
+    if (kind == TOPK_LABEL and t.shift + t.offset <= bias * radius + doubt
             and clipped_sum(b, n, t, cap) < rest):
         # The label's own slot is above the cap: the others are in the cone of k - 1, which has the
         # same cap at its radius. Its t there would be smaller: if s should not grow even at this

@@ -9,29 +9,36 @@ Newton's method from zeta = 0 never passes the root, and it stands on it once a 
 
 Where the label owns a slot of its own (w has one weight more than x has entries), v becomes
 clip(mu, A, B) with A = iso(b - zeta w_{1..p}), B = iso(b - zeta w_{2..m}) and mu = bias <1,x>.
+
+Everything is told in shares b - v, which keep their digits where b and v are large.
 """
 from libc.float cimport DBL_EPSILON
-from libc.math cimport INFINITY, NAN, fabs
+from libc.math cimport INFINITY, fabs
 
 from topkopt._kernels.knapsack cimport capped_threshold, fix_boxed
 from topkopt._kernels.real cimport real
 from topkopt._kernels.select cimport (Threshold, fill_row, gather_above, heap_pop, heapify, rank_of,
-                              row_max, scratch)
+                                      row_sum_more, scratch)
 from topkopt._kernels.topk cimport TOPK_ALPHA, TOPK_LABEL, project_topk_row
 
-# Neighbouring ranks that share one value of v: their number and their sums of b and of w.
+# Neighbouring ranks that share one value of v: their number, the first of their b, the sum of what
+# the others have more than it, and the sum of w. Relative to that first entry nothing is lost: the
+# entries of a pool are no further apart than their x, however large they are.
 cdef struct Pools:
     double* size
-    double* sum_b
+    double* first
+    double* more
     double* sum_w
     Py_ssize_t n
 
 
 cdef Pools pools_in(double* work, Py_ssize_t n) noexcept nogil:
+    # TEMP work: 4 n
     cdef Pools pools
     pools.size = work
-    pools.sum_b = work + n
-    pools.sum_w = work + 2 * n
+    pools.first = work + n
+    pools.more = work + 2 * n
+    pools.sum_w = work + 3 * n
     pools.n = 0
     return pools
 
@@ -41,13 +48,21 @@ cdef void start_pools(Pools* pools, const double* b, Py_ssize_t n, const double*
     cdef Py_ssize_t j
     for j in range(n):
         pools.size[j] = 1.0
-        pools.sum_b[j] = b[j]
+        pools.first[j] = b[j]
+        pools.more[j] = 0.0
         pools.sum_w[j] = w[j] if j < n_w else 0.0
     pools.n = n
 
 
-cdef inline double pool_value(const Pools* pools, Py_ssize_t i, double zeta) noexcept nogil:
-    return (pools.sum_b[i] - zeta * pools.sum_w[i]) / pools.size[i]
+cdef inline double pool_offset(const Pools* pools, Py_ssize_t i, double zeta) noexcept nogil:
+    # The value of a pool, minus its first entry
+    return (pools.more[i] - zeta * pools.sum_w[i]) / pools.size[i]
+
+
+cdef inline bint out_of_order(const Pools* pools, Py_ssize_t i, Py_ssize_t j,
+                              double zeta) noexcept nogil:
+    return (pools.first[i] - pools.first[j]
+            < pool_offset(pools, j, zeta) - pool_offset(pools, i, zeta))
 
 
 cdef bint merge_pools(Pools* pools, double zeta) noexcept nogil:
@@ -56,12 +71,15 @@ cdef bint merge_pools(Pools* pools, double zeta) noexcept nogil:
     for i in range(1, pools.n):
         last += 1
         pools.size[last] = pools.size[i]
-        pools.sum_b[last] = pools.sum_b[i]
+        pools.first[last] = pools.first[i]
+        pools.more[last] = pools.more[i]
         pools.sum_w[last] = pools.sum_w[i]
-        while last > 0 and pool_value(pools, last - 1, zeta) < pool_value(pools, last, zeta):
+        while last > 0 and out_of_order(pools, last - 1, last, zeta):
             last -= 1
+            pools.more[last] += (pools.more[last + 1]
+                                 + pools.size[last + 1] * (pools.first[last + 1]
+                                                           - pools.first[last]))
             pools.size[last] += pools.size[last + 1]
-            pools.sum_b[last] += pools.sum_b[last + 1]
             pools.sum_w[last] += pools.sum_w[last + 1]
     last += 1
     if last == pools.n:
@@ -70,18 +88,29 @@ cdef bint merge_pools(Pools* pools, double zeta) noexcept nogil:
     return True
 
 
-cdef void unfold_pools(const Pools* pools, double zeta, double* v, double* slope) noexcept nogil:
-    # OUT v, slope: the value of each rank, and its derivative with respect to zeta. With zeta = 0
-    # v is the mean of b over the pool: x = (b - v) - zeta slope loses no digits of a large b then
-    cdef Py_ssize_t i, j = 0, end
-    cdef double value, rate
+cdef void sum_pools(Pools* pools, const double* b) noexcept nogil:
+    # Mergers have added entries one by one; the same sums once more, with less rounding.
+    cdef Py_ssize_t i, size, j = 0
     for i in range(pools.n):
-        value = pool_value(pools, i, zeta)
-        rate = -pools.sum_w[i] / pools.size[i]
+        size = <Py_ssize_t>pools.size[i]
+        if size > 2:
+            pools.more[i] = row_sum_more(b + j, size, pools.first[i])
+        j += size
+
+
+cdef void unfold_pools(const Pools* pools, const double* b, double zeta, double* share,
+                       double* rate) noexcept nogil:
+    # OUT share: b - v for each rank; rate (or NULL): its derivative with respect to zeta
+    cdef Py_ssize_t i, j = 0, end
+    cdef double offset, mean_w
+    for i in range(pools.n):
+        offset = pool_offset(pools, i, zeta)
+        mean_w = pools.sum_w[i] / pools.size[i]
         end = j + <Py_ssize_t>pools.size[i]
         while j < end:
-            v[j] = value
-            slope[j] = rate
+            share[j] = (b[j] - pools.first[i]) - offset
+            if rate != NULL:
+                rate[j] = mean_w
             j += 1
 
 
@@ -116,91 +145,102 @@ cdef bint absorb(Pools* pools, Ranking* order, double zeta) noexcept nogil:
     # ranked here, the others never. Returns whether any joined.
     cdef Py_ssize_t last = pools.n - 1
     cdef bint joined = False
-    while order.n_heap > 0 and pool_value(pools, last, zeta) < order.heap[0]:
+    while (order.n_heap > 0
+           and pools.first[last] - order.heap[0] < -pool_offset(pools, last, zeta)):
         pools.size[last] += 1.0
-        pools.sum_b[last] += rank_next(order)
+        pools.more[last] += rank_next(order) - pools.first[last]
         joined = True
     if joined:
         merge_pools(pools, zeta)
     return joined
 
 
-cdef double newton_zeta(Pools* pools, Ranking* order, double radius, double bias,
-                        double shift) noexcept nogil:
-    cdef double total = 0.0, gain, cost, zeta
-    cdef bint changed
+cdef double best_zeta(const Pools* pools, double radius, double bias,
+                      double total) noexcept nogil:
+    # The root of the derivative, were the pools to stay as they are; total: the sum of w
+    cdef double gain = 0.0, cost = bias * total * total
+    cdef Py_ssize_t i
+    for i in range(pools.n):
+        gain += (pools.first[i] + pools.more[i] / pools.size[i]) * pools.sum_w[i]
+        cost += pools.sum_w[i] * pools.sum_w[i] / pools.size[i]
+    return min(radius, gain / cost) if gain > 0.0 else 0.0
+
+
+cdef double newton_zeta(Pools* pools, Ranking* order, double radius,
+                        double bias) noexcept nogil:
+    cdef double total = 0.0, zeta
+    cdef bint changed = True
     cdef Py_ssize_t i
     for i in range(pools.n):
         total += pools.sum_w[i]
-    while True:
-        gain = shift * total
-        cost = bias * total * total
-        for i in range(pools.n):
-            gain += pools.sum_b[i] * pools.sum_w[i] / pools.size[i]
-            cost += pools.sum_w[i] * pools.sum_w[i] / pools.size[i]
-        zeta = gain / cost
-        if not zeta > 0.0:
+    while changed:
+        zeta = best_zeta(pools, radius, bias, total)
+        if zeta == 0.0:
             return 0.0
-        if zeta > radius:
-            zeta = radius
         changed = merge_pools(pools, zeta)
         while absorb(pools, order, zeta):
             changed = True
-        if not changed:
-            return zeta
+    sum_pools(pools, order.ranked)
+    return best_zeta(pools, radius, bias, total)
 
 
-cdef double balance(const double* b, const double* lower, const double* upper, Py_ssize_t n,
-                    double bias, double shift, double* work) noexcept nogil:
-    # mu - shift with mu = bias sum (b - clip(mu, A, B)); clip(mu, A, B) = -clip(-mu, -B, -A)
-    # makes it a knapsack. TEMP work: 3 n
-    cdef double total = 0.0
-    cdef Py_ssize_t j
-    if bias == 0.0:
-        return -shift
-    for j in range(n):
-        work[j] = 0.0
-        work[n + j] = -upper[j]
-        work[2 * n + j] = -lower[j]
-        total += b[j]
-    return fix_boxed(work, work + n, work + 2 * n, n, shift / bias - total, 1.0 / bias)
-
-
-# The label-included problem at one zeta: A, B and mu, the derivative of the optimal value with
-# respect to zeta, the rate at which that derivative changes, and what tells its linear piece.
+# The label-included problem at one zeta: x is b - mu, but at least b - B and at most b - A; the
+# derivative of the optimal value with respect to zeta, the rate at which that derivative changes,
+# and what tells its linear piece.
 cdef struct LabelPoint:
-    double* lower
-    double* lower_rate
     double* upper
     double* upper_rate
-    double mu
+    double* lower
+    double* lower_rate
+    Threshold mu
     double derivative
     double rate
     Py_ssize_t piece[4]
 
 
+cdef Threshold balance(const double* b, const double* lower, const double* upper, Py_ssize_t n,
+                       double bias, double* work) noexcept nogil:
+    # mu = bias <1,x>. TEMP work: 3 n
+    cdef Threshold mu
+    cdef Py_ssize_t j
+    mu.shift = 0.0
+    mu.offset = 0.0
+    if bias > 0.0:
+        mu.shift = b[0]
+        for j in range(n):
+            work[j] = b[j] - mu.shift
+            work[n + j] = lower[j]
+            work[2 * n + j] = upper[j]
+        mu.offset = fix_boxed(work, work + n, work + 2 * n, n, mu.shift / bias, 1.0 / bias)
+    return mu
+
+
 cdef Py_ssize_t isotonic(const double* b, Py_ssize_t n, const double* w, Py_ssize_t n_w,
-                         double zeta, double at, double* v, double* rate,
-                         double* work) noexcept nogil:
-    # OUT v, rate: the pools of iso(b - zeta w), unfolded at zeta or at 0. Returns how many pools.
-    # TEMP work: 3 n
+                         double zeta, double* share, double* rate, double* work) noexcept nogil:
+    # OUT share, rate: b - iso(b - zeta w), unfolded. Returns how many pools. TEMP work: 4 n
     cdef Pools pools = pools_in(work, n)
     start_pools(&pools, b, n, w, n_w)
     merge_pools(&pools, zeta)
-    unfold_pools(&pools, at, v, rate)
+    sum_pools(&pools, b)
+    unfold_pools(&pools, b, zeta, share, rate)
     return pools.n
 
 
-cdef void differentiate(LabelPoint* at, Py_ssize_t n, const double* w, Py_ssize_t n_w,
-                        double bias) noexcept nogil:
-    cdef double mu_rate = 0.0, n_free = 0.0
+cdef inline double without_bounds(const LabelPoint* at, double entry) noexcept nogil:
+    return (entry - at.mu.shift) - at.mu.offset
+
+
+cdef void differentiate(LabelPoint* at, const double* b, Py_ssize_t n, const double* w,
+                        Py_ssize_t n_w, double bias) noexcept nogil:
+    cdef double mu_rate = 0.0, n_free = 0.0, free
     cdef Py_ssize_t j, n_above = 0, n_below = 0
     for j in range(n):
-        if at.lower[j] > at.mu:
-            mu_rate -= at.lower_rate[j]
+        free = without_bounds(at, b[j])
+        if free > at.upper[j]:
+            mu_rate += at.upper_rate[j]
             n_above += 1
-        elif at.upper[j] < at.mu:
-            mu_rate -= at.upper_rate[j]
+        elif free < at.lower[j]:
+            mu_rate += at.lower_rate[j]
             n_below += 1
     n_free = n - n_above - n_below
     mu_rate *= bias / (1.0 + bias * n_free)
@@ -209,70 +249,51 @@ cdef void differentiate(LabelPoint* at, Py_ssize_t n, const double* w, Py_ssize_
     at.derivative = 0.0
     at.rate = 0.0
     for j in range(min(n, n_w)):
-        if at.lower[j] > at.mu:
-            at.derivative -= (at.lower[j] - at.mu) * w[j]
-            at.rate -= (at.lower_rate[j] - mu_rate) * w[j]
-        elif at.upper[j] < at.mu and j + 1 < n_w:
-            at.derivative -= (at.upper[j] - at.mu) * w[j + 1]
-            at.rate -= (at.upper_rate[j] - mu_rate) * w[j + 1]
+        free = without_bounds(at, b[j])
+        if free > at.upper[j]:
+            at.derivative -= (free - at.upper[j]) * w[j]
+            at.rate += (at.upper_rate[j] + mu_rate) * w[j]
+        elif free < at.lower[j] and j + 1 < n_w:
+            at.derivative -= (free - at.lower[j]) * w[j + 1]
+            at.rate += (at.lower_rate[j] + mu_rate) * w[j + 1]
 
 
 cdef void evaluate_label(LabelPoint* at, const double* b, Py_ssize_t n, const double* w,
-                         Py_ssize_t n_w, double zeta, double bias, double shift,
-                         double* work) noexcept nogil:
-    # TEMP work: 7 n, of which the first four belong to the point
+                         Py_ssize_t n_w, double zeta, double bias, double* work) noexcept nogil:
+    # TEMP work: 8 n, of which the first four belong to the point
     cdef double* temp = work + 4 * n
-    at.lower = work
-    at.lower_rate = work + n
-    at.upper = work + 2 * n
-    at.upper_rate = work + 3 * n
-    at.piece[0] = isotonic(b, n, w, n_w, zeta, zeta, at.lower, at.lower_rate, temp)
-    at.piece[1] = isotonic(b, n, w + 1, n_w - 1, zeta, zeta, at.upper, at.upper_rate, temp)
-    at.mu = balance(b, at.lower, at.upper, n, bias, shift, temp)
-    differentiate(at, n, w, n_w, bias)
+    cdef Py_ssize_t j
+    at.upper = work
+    at.upper_rate = work + n
+    at.lower = work + 2 * n
+    at.lower_rate = work + 3 * n
+    at.piece[0] = isotonic(b, n, w, n_w, zeta, at.upper, at.upper_rate, temp)
+    at.piece[1] = isotonic(b, n, w + 1, n_w - 1, zeta, at.lower, at.lower_rate, temp)
+    for j in range(n):
+        at.lower[j] = min(at.lower[j], at.upper[j])     # but for rounding
+    at.mu = balance(b, at.lower, at.upper, n, bias, temp)
+    differentiate(at, b, n, w, n_w, bias)
 
 
 cdef inline bint same_piece(const Py_ssize_t* a, const Py_ssize_t* b) noexcept nogil:
     return a[0] == b[0] and a[1] == b[1] and a[2] == b[2] and a[3] == b[3]
 
 
-cdef void unfold_at_zero(LabelPoint* at, const double* b, Py_ssize_t n, const double* w,
-                         Py_ssize_t n_w, double zeta, double* v, double* rate,
-                         double* temp) noexcept nogil:
-    # OUT v, rate: see label_zeta. TEMP temp: 3 n, and A and B of the point
-    cdef Py_ssize_t j
-    for j in range(n):
-        if at.lower[j] >= at.mu:
-            rate[j] = at.lower_rate[j]
-        elif at.upper[j] <= at.mu:
-            rate[j] = at.upper_rate[j]
-        else:
-            rate[j] = NAN
-    isotonic(b, n, w, n_w, zeta, 0.0, v, at.upper_rate, temp)
-    isotonic(b, n, w + 1, n_w - 1, zeta, 0.0, at.upper_rate, at.lower_rate, temp)
-    for j in range(n):
-        if rate[j] != rate[j]:
-            v[j] = at.mu
-            rate[j] = 0.0
-        elif at.lower[j] < at.mu:
-            v[j] = at.upper_rate[j]
-
-
 cdef double label_zeta(const double* b, Py_ssize_t n, const double* w, Py_ssize_t n_w,
-                       double radius, double bias, double shift, double* v, double* rate,
-                       double* work) noexcept nogil:
-    # Returns the root zeta of the derivative on [0, radius]. OUT v, rate: clip(mu, A, B) is
-    # v + zeta rate there. TEMP work: 7 n
+                       double radius, double bias, double* x, double* work) noexcept nogil:
+    # Returns the root zeta of the derivative on [0, radius]. OUT x: the solution. TEMP work: 8 n
     cdef LabelPoint at
-    cdef double left = 0.0, right = radius, zeta = radius, root
-    cdef Py_ssize_t refinements = 0
+    # A zeta far beyond the entries is never better, and its rounding would drown them.
+    cdef double most = min(radius, 4 * n * max(fabs(b[0]), fabs(b[n - 1])) / w[0])
+    cdef double left = 0.0, right = most, zeta = most, root
+    cdef Py_ssize_t j, refinements = 0
     cdef Py_ssize_t[4] piece
     piece[:] = [-1, -1, -1, -1]
     while True:
-        evaluate_label(&at, b, n, w, n_w, zeta, bias, shift, work)
-        if at.derivative == 0.0 or (at.derivative < 0.0 and zeta == radius):
+        evaluate_label(&at, b, n, w, n_w, zeta, bias, work)
+        if at.derivative == 0.0 or (at.derivative < 0.0 and zeta == most):
             break
-        root = zeta - at.derivative / at.rate if at.rate > 0.0 else radius
+        root = zeta - at.derivative / at.rate if at.rate > 0.0 else most
         if same_piece(piece, at.piece):
             # On the right piece; a step from afar has left the rounding of where it came from.
             refinements += 1
@@ -290,48 +311,45 @@ cdef double label_zeta(const double* b, Py_ssize_t n, const double* w, Py_ssize_
             if not left < root < right:
                 break
         zeta = root
-    unfold_at_zero(&at, b, n, w, n_w, zeta, v, rate, work + 4 * n)
+    for j in range(n):
+        x[j] = max(at.lower[j], min(at.upper[j], without_bounds(&at, b[j])))
     return zeta
 
 
-cdef bint label_stays_zero(const double* b, Py_ssize_t n, const double* w, Py_ssize_t n_w,
-                           double shift) noexcept nogil:
+cdef bint label_stays_zero(const double* b, Py_ssize_t n, const double* w,
+                           Py_ssize_t n_w) noexcept nogil:
     # Is the derivative at zeta = 0, where A = B = b and mu = 0, not negative?
-    cdef double gain = 0.0, entry
+    cdef double gain = 0.0
     cdef Py_ssize_t j
     for j in range(min(n, n_w)):
-        entry = b[j] + shift
-        if entry > 0.0:
-            gain += entry * w[j]
+        if b[j] > 0.0:
+            gain += b[j] * w[j]
         elif j + 1 < n_w:
-            gain += entry * w[j + 1]
+            gain += b[j] * w[j + 1]
     return gain <= 0.0
 
 
-cdef Threshold candidates(const real* b, Py_ssize_t n, Py_ssize_t n_w, double total,
-                          double* start, double* work, Py_ssize_t* n_kept) noexcept nogil:
-    # The entries that can be positive: flat weights of the same sum reach the furthest down.
+cdef Py_ssize_t gather_candidates(const real* b, Py_ssize_t n, Py_ssize_t n_w, double total,
+                                  double* start, double* work) noexcept nogil:
+    # OUT work: the entries that can be positive; returns how many. Flat weights of the same sum
+    # reach the furthest down.
     cdef Threshold t
+    cdef double cut = -INFINITY
+    cdef Py_ssize_t n_kept
     if n_w <= n:
-        t = capped_threshold(b, n, total / n_w, total, start, work, n_kept)
-        t.offset -= 2 * DBL_EPSILON * (fabs(t.shift) + fabs(t.offset))  # to lose no entry
-        n_kept[0] = gather_above(<const double*>work, n_kept[0], t.offset, 0.0, work)
-        return t
-    t.shift = row_max(b, n)
-    t.offset = -INFINITY
-    n_kept[0] = gather_above(b, n, -INFINITY, t.shift, work)
-    return t
+        t = capped_threshold(b, n, total / n_w, total, start, work, &n_kept)
+        # to lose no entry
+        cut = t.shift + t.offset - 2 * DBL_EPSILON * (fabs(t.shift) + fabs(t.offset))
+    return gather_above(b, n, cut, 0.0, work)
 
 
 cdef void project_weighted_row(const real* b, real* x, Py_ssize_t n, const double* w,
                                Py_ssize_t n_w, double radius, bint label, double bias,
                                double* start, double* work) noexcept nogil:
-    cdef double* v = work + 2 * n
-    cdef double* rate = work + 3 * n
-    cdef double* temp = work + 4 * n
-    cdef double total = 0.0, zeta = 0.0, entry
-    cdef Py_ssize_t j, m, rank
-    cdef Threshold t
+    cdef double* share = work + 2 * n
+    cdef double* temp = work + 3 * n
+    cdef double total = 0.0, zeta = 0.0, last
+    cdef Py_ssize_t j, m
     cdef Pools pools
     cdef Ranking order
     for j in range(n_w):
@@ -345,7 +363,7 @@ cdef void project_weighted_row(const real* b, real* x, Py_ssize_t n, const doubl
                          work)
         return
 
-    t = candidates(b, n, n_w, total, start, work, &m)
+    m = gather_candidates(b, n, n_w, total, start, work)
     order = rank_entries(work, m, work + n)
     if m + label >= n_w and m > 0:
         while order.n_ranked < (m if label else n_w):
@@ -353,18 +371,17 @@ cdef void project_weighted_row(const real* b, real* x, Py_ssize_t n, const doubl
         if not label:
             pools = pools_in(temp, m)
             start_pools(&pools, order.ranked, n_w, w, n_w)
-            zeta = newton_zeta(&pools, &order, radius, bias, t.shift)
-            unfold_pools(&pools, 0.0, v, rate)
-        elif not label_stays_zero(order.ranked, m, w, n_w, t.shift):
-            zeta = label_zeta(order.ranked, m, w, n_w, radius, bias, t.shift, v, rate, temp)
+            zeta = newton_zeta(&pools, &order, radius, bias)
+            unfold_pools(&pools, order.ranked, zeta, share, NULL)
+        elif not label_stays_zero(order.ranked, m, w, n_w):
+            zeta = label_zeta(order.ranked, m, w, n_w, radius, bias, share, temp)
     if zeta == 0.0:
         fill_row(x, n, 0.0)
         return
+    last = order.ranked[order.n_ranked - 1]
     for j in range(n):
-        entry = b[j] - t.shift
-        if entry > t.offset and entry >= order.ranked[order.n_ranked - 1]:
-            rank = rank_of(entry, order.ranked, order.n_ranked)
-            x[j] = <real>max(0.0, (entry - v[rank]) - zeta * rate[rank])
+        if b[j] >= last:
+            x[j] = <real>max(0.0, share[rank_of(b[j], order.ranked, order.n_ranked)])
         else:
             x[j] = 0
 

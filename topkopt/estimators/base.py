@@ -19,13 +19,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from topkopt import losses
 from topkopt._validation import (
-    as_array,
     as_floating,
     as_weight,
     check_csr,
     check_flag,
     check_k,
     check_scalar,
+    refuse_masked,
 )
 from topkopt.estimators.callbacks import CallbackSupportMixin, EpochTasks, Task
 from topkopt.estimators.fingerprint import fingerprint
@@ -38,6 +38,7 @@ __all__ = [
     "CertifiedClassifier",
     "all_or_nothing",
     "check_container",
+    "check_loss",
     "check_targets",
     "encode_classes",
 ]
@@ -54,8 +55,7 @@ _ABOUT = {
 
 def check_container(data: Any, name: str) -> None:
     """Raise for what scikit-learn takes: it drops masks, and broken sparse matrices crash it."""
-    if np.ma.isMaskedArray(data):
-        as_array(data, name)  # which says what to do
+    refuse_masked(data, name)
     if scipy.sparse.issparse(data):
         if data.ndim != 2:
             raise ValueError(
@@ -80,6 +80,16 @@ def check_targets(y: Any) -> None:
     if len(shape) not in (1, 2) or 0 in shape[1:]:
         raise ValueError(
             f"y must hold one class per example, or be an indicator matrix, got shape {shape}."
+        )
+
+
+def check_loss(loss: Any, task: str) -> None:
+    """Raise unless it is a loss for the task, or the name of one."""
+    declared = losses.declaration_of(loss)
+    if declared is None or task not in declared.tasks:
+        raise ValueError(
+            f"loss must be one of {', '.join(losses.names(task))}, or an object of such a loss, "
+            f"got {loss!r}."
         )
 
 
@@ -115,7 +125,7 @@ def all_or_nothing(fit: Any) -> Any:
 
 
 # scikit-learn has no types: its classes are Any.
-class CertifiedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class CertifiedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     """Training, kernels, intercept and scores: what the classifiers share."""
 
     # What subclasses take in their constructors.

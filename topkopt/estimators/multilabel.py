@@ -25,6 +25,7 @@ from topkopt.estimators.base import (
     CertifiedClassifier,
     all_or_nothing,
     check_container,
+    check_loss,
     check_targets,
     encode_classes,
 )
@@ -37,7 +38,6 @@ from topkopt.estimators.search import (
 )
 from topkopt.metrics import tune_threshold
 from topkopt.metrics.threshold import check_metric
-from topkopt.solvers.path import flat_loss
 
 __all__ = ["MultilabelClassifier"]
 
@@ -195,7 +195,7 @@ class MultilabelClassifier(CertifiedClassifier):
         MultilabelClassifier
             Itself.
         """
-        _check_loss(self.loss, _MULTILABEL)
+        check_loss(self.loss, "multilabel")
         self._check_threshold()
         check_targets(y)
         data, targets = self._validate(X, y, multi_output=True)
@@ -214,7 +214,7 @@ class MultilabelClassifier(CertifiedClassifier):
             training = task.subtask("all examples", self.max_epochs)
         elif self.multilabel_:
             self.threshold_ = float(self.threshold)
-        loss = flat_loss(self.loss, smoothing=self.smoothing)
+        loss = losses.from_flat(self.loss, smoothing=self.smoothing)
         self._train(data, labels, loss, self.C, weight, training)
         if training is not task:
             training.end(dict)

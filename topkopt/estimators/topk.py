@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,44 +18,30 @@ from topkopt._validation import check_k
 from topkopt.estimators.base import (
     CertifiedClassifier,
     all_or_nothing,
+    check_loss,
     check_targets,
     encode_classes,
 )
 from topkopt.estimators.callbacks import fit_task, with_callbacks
-from topkopt.solvers.path import flat_loss
 
 __all__ = ["TopKClassifier"]
-
-_MULTICLASS = tuple(name for name in losses.names() if not name.startswith("multilabel"))
-_MULTILABEL = ("multilabel_hinge", "multilabel_softmax", "ova_hinge", "ova_logistic")
-
-
-def _check_loss(loss: Any, known: Sequence[str]) -> None:
-    name = loss.name if isinstance(loss, losses.Loss) else loss
-    if not isinstance(name, str) or name not in known:
-        raise ValueError(
-            f"loss must be one of {', '.join(known)}, or an object of such a loss, got {loss!r}."
-        )
-
-
-def _places(loss: losses.Loss) -> int | None:
-    """Return how many classes a loss allows to name, if it says so."""
-    if "topk" not in loss.name:
-        return None
-    weights = getattr(loss, "weights", None)
-    return loss.k if weights is None else len(weights)  # type: ignore[attr-defined]
 
 
 def _is_probabilistic(self: Any) -> bool:
     """Return whether the scores have a reading as probabilities; an AttributeError otherwise."""
-    name = self.loss.name if isinstance(self.loss, losses.Loss) else self.loss
-    if isinstance(name, str) and (name.endswith(("softmax", "entropy")) or name == "ova_logistic"):
+    declared = losses.declaration_of(self.loss)
+    if declared is not None and declared.probabilities is not None:
         return True
+    able = [name for name in losses.names("multiclass") if _makes_probabilities(name)]
     raise AttributeError(
-        f"predict_proba needs loss='softmax', 'topk_entropy', 'truncated_topk_entropy' or "
-        f"'ova_logistic', got {self.loss!r}; wrap the classifier in "
-        "sklearn.calibration.CalibratedClassifierCV."
+        f"predict_proba needs a loss out of {', '.join(able)}, got {self.loss!r}; wrap the "
+        "classifier in sklearn.calibration.CalibratedClassifierCV."
     )
+
+
+def _makes_probabilities(name: str) -> bool:
+    declared = losses.declaration_of(name)
+    return declared is not None and declared.probabilities is not None
 
 
 class TopKClassifier(CertifiedClassifier):
@@ -247,10 +233,10 @@ class TopKClassifier(CertifiedClassifier):
         return X, labels, weight
 
     def _loss(self, k: int) -> losses.Loss:
-        _check_loss(self.loss, _MULTICLASS)
-        loss = flat_loss(self.loss, k=k, smoothing=self.smoothing, weights=self.weights)
+        check_loss(self.loss, "multiclass")
+        loss = losses.from_flat(self.loss, k=k, smoothing=self.smoothing, weights=self.weights)
         m = len(self.classes_)
-        places = getattr(loss, "k", k if isinstance(self.weights, str) else None)
+        places = loss.places
         if m >= 2 and places is not None and places >= m:
             raise ValueError(
                 f"k must be less than the number of classes ({m}), got {places}: naming all of "
@@ -302,7 +288,7 @@ class TopKClassifier(CertifiedClassifier):
     def _default_k(self) -> int:
         """Return the k trained for; of weights, how many there are."""
         check_is_fitted(self)
-        return _places(self.solution_.loss) or self.k
+        return self.solution_.loss.places or self.k
 
     @available_if(_is_probabilistic)
     def predict_proba(self, X: Any) -> NDArray:
@@ -327,8 +313,8 @@ class TopKClassifier(CertifiedClassifier):
         losses, which have no `predict_proba`, use ``sklearn.calibration.CalibratedClassifierCV``.
         """
         scores = self._class_scores(X)
-        name = self.loss.name if isinstance(self.loss, losses.Loss) else self.loss
-        if name != "ova_logistic":
+        declared = losses.declaration_of(self.loss)
+        if declared is None or declared.probabilities == "softmax":
             return scipy.special.softmax(scores, axis=1)
         # exp(log sigma - max) does not underflow to 0/0 where every class is improbable.
         return scipy.special.softmax(scipy.special.log_expit(scores), axis=1)

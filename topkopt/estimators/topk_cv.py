@@ -301,7 +301,7 @@ class TopKClassifierCV(TopKClassifier):
                 f"ks must hold one value with loss {self.loss!r}, which takes no k from it, got "
                 f"{self.ks!r}."
             )
-        self.ks_ = np.array([_places(loss) or k for loss, k in zip(tried, ks, strict=True)])
+        self.ks_ = np.array([loss.places or k for loss, k in zip(tried, ks, strict=True)])
         return tried
 
     def _check_ks(self) -> NDArray:

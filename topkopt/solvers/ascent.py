@@ -27,10 +27,11 @@ def check_method(method: str, loss: losses.Loss) -> None:
     """Raise unless the method exists and can train the loss."""
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}.")
-    if method != "sdca" and not isinstance(loss, losses.TopKHinge | losses.WeightedTopKHinge):
+    if method != "sdca" and not loss.declaration.vertices:
+        able = ", ".join(cls.__name__ for cls in losses.classes() if cls.declaration.vertices)
         raise ValueError(
-            f"method={method!r} needs a loss with vertices (Hinge, TopKHinge or "
-            f"WeightedTopKHinge), got {loss!r}; use method='sdca', which trains every loss."
+            f"method={method!r} needs a loss with vertices ({able}), got {loss!r}; use "
+            "method='sdca', which trains every loss."
         )
 
 

@@ -1,6 +1,6 @@
 # The examples as the epochs see them, and the sums of a certificate. A subclass of Examples that
 # overrides `step` turns every epoch of this module into its own.
-from topkopt._losses cimport Labels, Loss
+from topkopt.losses.base cimport Labels, Loss
 from topkopt._kernels.real cimport real
 
 

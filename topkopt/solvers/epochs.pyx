@@ -13,10 +13,10 @@ from libc.stdint cimport int32_t, int64_t
 
 from topkopt._kernels.blas cimport gemm
 from topkopt._kernels.interrupt cimport ENTRY_WORK, PULSE, look_for_interrupt
-from topkopt._losses cimport SIDE_BY_SIDE, START, Labels, Loss
+from topkopt.losses.base cimport SIDE_BY_SIDE, START, Labels, Loss
 from topkopt._kernels.real cimport real
 from topkopt._kernels.select cimport (axpy_row, combine_rows, replace_row, scaled_dot, spread_rows,
-                              without_row)
+                                      without_row)
 
 cdef enum:
     RUN = 16            # steps between two matrix products that correct the rest of a block
@@ -200,7 +200,7 @@ def dense_epoch(Examples examples, const real[:, :] x, real[:, ::1] w, real[:, :
 
 def kernel_epoch(Examples examples, const real[:, :] k, real[:, ::1] a,
                  const Py_ssize_t[::1] order, Py_ssize_t block_size,
-               const double[::1] shift=None):
+                 const double[::1] shift=None):
     """Visit the examples of the Gram matrix k + diag(shift) in the given order; a is updated."""
     cdef Py_ssize_t n = k.shape[0], m = examples.n_classes, first, size, i, j
     cdef Py_ssize_t row_work = m * (n + ENTRY_WORK), left = PULSE

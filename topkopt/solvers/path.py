@@ -16,18 +16,7 @@ from topkopt.solvers.problem import as_problem
 from topkopt.solvers.solution import Solution, State
 from topkopt.solvers.training import check_kernel, check_settings, train
 
-__all__ = ["Path", "check_Cs", "flat_loss", "path"]
-
-# Which of the flat parameters each class takes, by its name; the others need none.
-_FLAT = {
-    "hinge": ("smoothing",),
-    "topk_hinge": ("k", "smoothing"),
-    "weighted_topk_hinge": ("k", "smoothing", "weights"),
-    "topk_entropy": ("k",),
-    "truncated_topk_entropy": ("k",),
-    "ova_hinge": ("smoothing",),
-    "multilabel_hinge": ("smoothing",),
-}
+__all__ = ["Path", "check_Cs", "path"]
 
 
 @dataclass(frozen=True)
@@ -160,7 +149,7 @@ def path(
     >>> bool((path.gaps <= 1e-3).all())
     True
     """
-    trained = flat_loss(loss, k=k, smoothing=smoothing, weights=weights)
+    trained = losses.from_flat(loss, k=k, smoothing=smoothing, weights=weights)
     grid = check_Cs(Cs)
     check_flag(keep_dual, "keep_dual")
     settings = check_settings(
@@ -200,35 +189,3 @@ def check_Cs(Cs: Any) -> NDArray:
     if values.ndim != 1 or not grid.size or not np.isfinite(grid).all() or grid[0] <= 0:
         raise ValueError(f"Cs must be an integer or a list of positive numbers, got {Cs!r}.")
     return grid
-
-
-def flat_loss(
-    loss: losses.Loss | str,
-    *,
-    k: int | None = None,
-    smoothing: float = 0.0,
-    weights: ArrayLike | str | None = None,
-) -> losses.Loss:
-    """Return a loss by name, given parameters of which it may take only some.
-
-    >>> flat_loss("topk_hinge", k=3, smoothing=1.0)
-    TopKHinge(k=3, kind='alpha', smoothing=1.0)
-    >>> flat_loss("topk_hinge_beta", k=3)
-    TopKHinge(k=3, kind='beta', smoothing=0.0)
-    >>> flat_loss("softmax", k=3, smoothing=1.0)
-    Softmax()
-    """
-    takes = () if isinstance(loss, losses.Loss) else _FLAT.get(losses._find(loss)[0].name, ())
-    if weights is None and "weights" in takes:
-        raise ValueError(
-            f"weights must be given with loss={loss!r}: an array, or one of flat, linear, exp."
-        )
-    if weights is not None and "weights" not in takes:
-        raise ValueError(
-            f"weights must be None with loss={loss!r}, got {weights!r}; they belong to "
-            "loss='weighted_topk_hinge'."
-        )
-    given: dict[str, Any] = {"k": k, "smoothing": smoothing, "weights": weights}
-    if not isinstance(weights, str | None):
-        given["k"] = None  # the array has its own length
-    return losses.get(loss, **{name: given[name] for name in takes})

@@ -3,7 +3,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from topkopt._losses import Loss
+from topkopt.losses.base import Loss
 from topkopt.solvers.epochs import Examples
 
 _Real = TypeVar("_Real", np.float32, np.float64)

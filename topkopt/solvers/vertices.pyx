@@ -19,7 +19,7 @@ from libc.stdint cimport int32_t
 from libc.string cimport memcmp
 
 from topkopt._kernels.interrupt cimport ENTRY_WORK, PULSE, look_for_interrupt
-from topkopt._losses cimport SIDE_BY_SIDE, START, Loss
+from topkopt.losses.base cimport SIDE_BY_SIDE, START, Loss
 from topkopt._kernels.real cimport real
 from topkopt.solvers.epochs cimport Examples, Sums, add_rows
 from topkopt._kernels.select cimport rank_of

@@ -1,0 +1,203 @@
+"""The losses of top-k classification: value, conjugate and one prox each.
+
+Every convex loss L answers, for given q and alpha >= 0,
+
+    Solve    min_v  L*(v) - <q,v> + alpha/2 <v,v>.
+
+The solution is the gradient of L at q for alpha = 0, and for alpha = kappa C it gives the dual step
+a = -C v, which maximises -C L*(-a/C) - <q,a> - kappa/2 <a,a>. The forms of v are listed in
+`reference/losses.py`, whose classes these are the twins of.
+"""
+import numpy as np
+
+from libc.math cimport INFINITY, NAN
+
+from topkopt._kernels.select cimport scratch
+
+from topkopt import _validation
+
+cdef enum What:
+    VALUE
+    GRADIENT
+    CONJUGATE
+
+cdef double DOMAIN_SLACK = 1e-9  # of rounding, forgiven outside a domain of size 1
+
+
+def _refuse_subclass(cls, **parameters):
+    # Only classes written in Python come here.
+    raise TypeError(
+        f"losses are compiled and final, so {cls.__name__} cannot be a subclass of "
+        f"{cls.__base__.__name__}: training would never call what it overrides. Choose one of "
+        "topkopt.losses.names(), or write a function of scores that calls a loss."
+    )
+
+
+cdef class Loss:
+    """A loss of the scores of an example: the base of all losses."""
+
+    declaration = None
+
+    def __cinit__(self):
+        if self.declaration is None:
+            raise TypeError(
+                f"{type(self).__name__} is a base of losses; use one of those, such as Hinge()."
+            )
+        self.convex = self.declaration.convex
+        self.multilabel = "multilabel" in self.declaration.tasks
+
+    __init_subclass__ = classmethod(_refuse_subclass)
+
+    cdef Py_ssize_t work_size(self, Py_ssize_t m) noexcept nogil:
+        return 0
+
+    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
+                          double* work) noexcept nogil:
+        return NAN
+
+    cdef void row_values(self, const double* s, const Labels* y, Py_ssize_t n_rows, Py_ssize_t m,
+                         double* start, double* values, double* work) noexcept nogil:
+        cdef Py_ssize_t i
+        for i in range(n_rows):
+            values[i] = self.row_value(s + i * m, y[i], m, start + i * START, work)
+
+    cdef double row_conjugate(self, const double* v, Labels y, Py_ssize_t m,
+                              double* work) noexcept nogil:
+        return NAN
+
+    cdef double row_violation(self, const double* v, Labels y, Py_ssize_t m,
+                              double* work) noexcept nogil:
+        return NAN
+
+    cdef void row_prox(self, const double* q, Labels y, Py_ssize_t m, double alpha, double* v,
+                       double* start, double* work) noexcept nogil:
+        cdef Py_ssize_t j
+        for j in range(m):
+            v[j] = NAN
+
+    def check_classes(self, m):
+        """Raise unless the loss is defined for m classes."""
+        if m < 2:
+            raise ValueError(f"there must be at least 2 classes, got {m}; add examples of others.")
+
+    def value(self, scores, y):
+        """Return the loss of each row of scores.
+
+        Parameters
+        ----------
+        scores : array_like of shape (n, m) or (m,)
+            The scores of m classes.
+        y : array_like of shape (n,) or (n, m), or int
+            The labels, counted from 0; for multilabel losses also an indicator matrix.
+
+        Returns
+        -------
+        ndarray of shape (n,) or float
+        """
+        rows = _validation.as_scores(scores, y, self)
+        out = np.empty(rows.scores.shape[0])
+        self._fill(rows.scores, rows.label_index, rows.label_start, out[:, None], VALUE)
+        return rows.finish(out)
+
+    def gradient(self, scores, y):
+        """Return the gradient of the loss in each row of scores (a subgradient at a corner).
+
+        Parameters
+        ----------
+        scores : array_like of shape (n, m) or (m,)
+            The scores of m classes.
+        y : array_like of shape (n,) or (n, m), or int
+            The labels, counted from 0; for multilabel losses also an indicator matrix.
+
+        Returns
+        -------
+        ndarray of the shape of `scores`
+        """
+        rows = _validation.as_scores(scores, y, self)
+        out = np.empty(rows.scores.shape)
+        self._fill(rows.scores, rows.label_index, rows.label_start, out, GRADIENT)
+        return rows.finish(out)
+
+    def conjugate(self, v, y):
+        """Return the convex conjugate, ``max_s <s, v> - value(s)``, of each row of v.
+
+        Parameters
+        ----------
+        v : array_like of shape (n, m) or (m,)
+            Points of score space, such as gradients.
+        y : array_like of shape (n,) or (n, m), or int
+            The labels, counted from 0; for multilabel losses also an indicator matrix.
+
+        Returns
+        -------
+        ndarray of shape (n,) or float
+            Infinite outside the domain of the conjugate (a slack of rounding size is forgiven).
+        """
+        if not self.convex:
+            raise ValueError(f"{self!r} is not convex and has no useful conjugate.")
+        rows = _validation.as_scores(v, y, self, name="v")
+        out = np.empty(rows.scores.shape[0])
+        self._fill(rows.scores, rows.label_index, rows.label_start, out[:, None], CONJUGATE)
+        return rows.finish(out)
+
+    def _fill(self, const double[:, ::1] scores, const Py_ssize_t[::1] label_index,
+              const Py_ssize_t[::1] label_start, double[:, :] out, int what):
+        cdef Py_ssize_t i = 0, j, n_rows, m = scores.shape[1]
+        cdef Labels[SIDE_BY_SIDE] y
+        cdef double[SIDE_BY_SIDE * START] start
+        cdef double[SIDE_BY_SIDE] values
+        cdef double[::1] work = scratch(self.work_size(m))
+        # an empty label set still needs an address
+        cdef const Py_ssize_t* labels = &label_index[0] if label_index.shape[0] else &label_start[0]
+        with nogil:
+            while i < scores.shape[0]:
+                n_rows = min(scores.shape[0] - i, <Py_ssize_t>SIDE_BY_SIDE)
+                for j in range(n_rows):
+                    y[j].index = labels + label_start[i + j]
+                    y[j].n = label_start[i + j + 1] - label_start[i + j]
+                    start[j * START] = NAN
+                if what == VALUE:
+                    self.row_values(&scores[i, 0], y, n_rows, m, start, values, &work[0])
+                for j in range(n_rows):
+                    if what == VALUE:
+                        out[i, 0] = values[j]
+                    elif what == GRADIENT:
+                        self.row_prox(&scores[i, 0], y[j], m, 0.0, &out[i, 0], start + j * START,
+                                      &work[0])
+                    elif self.row_violation(&scores[i, 0], y[j], m, &work[0]) <= DOMAIN_SLACK:
+                        out[i, 0] = self.row_conjugate(&scores[i, 0], y[j], m, &work[0])
+                    else:
+                        out[i, 0] = INFINITY
+                    i += 1
+
+    @property
+    def name(self):
+        """The name of the loss in the registry."""
+        return self.declaration.name
+
+    @property
+    def smooth(self):
+        """Whether the loss is differentiable everywhere."""
+        smooth = self.declaration.smooth
+        return self.smoothing > 0 if smooth is None else smooth
+
+    @property
+    def places(self):
+        """How many classes may be named before it counts as a mistake; None if it has no such k."""
+        return getattr(self, "k", None) if "k" in self.declaration.parameters else None
+
+    def _parameters(self):
+        return tuple((name, getattr(self, name)) for name in self.declaration.parameters)
+
+    def __reduce__(self):
+        return type(self), tuple(value for _, value in self._parameters())
+
+    def __eq__(self, other):
+        return type(self) is type(other) and self.__reduce__() == other.__reduce__()
+
+    def __hash__(self):
+        return hash(self.__reduce__())
+
+    def __repr__(self):
+        listed = ", ".join(f"{name}={value!r}" for name, value in self._parameters())
+        return f"{type(self).__name__}({listed})"

@@ -1,0 +1,151 @@
+"""One binary problem per class: sums over the classes of a loss of one score."""
+from libc.float cimport DBL_EPSILON, DBL_MIN
+from libc.math cimport NAN, exp, fabs, fmax, log
+
+from topkopt._kernels.lambert cimport lambertw_exp_scalar
+from topkopt.losses.base cimport Labels, Loss
+from topkopt.losses.rows cimport is_label, log1p_exp, shifted_x_log_x, x_log_x
+
+from topkopt import _validation
+from topkopt.losses.declaration import Declaration
+
+cdef enum:
+    NEWTON_STEPS = 60    # six suffice; the bound only ends a search that rounding keeps alive
+
+
+cdef class OneVsAll(Loss):
+    """A sum over the classes of a loss of c_j s_j, c_j = 1 for labels and -1 for the others."""
+
+    cdef double margin_value(self, double z) noexcept nogil:
+        return NAN
+
+    cdef double margin_conjugate(self, double p) noexcept nogil:
+        # The conjugate at -p, 0 <= p <= 1
+        return NAN
+
+    cdef double margin_prox(self, double z, double alpha) noexcept nogil:
+        # The p that minimises conjugate(-p) + z p + alpha/2 p^2
+        return NAN
+
+    cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
+                          double* work) noexcept nogil:
+        cdef Py_ssize_t j, label = 0
+        cdef double total = 0.0
+        for j in range(m):
+            total += self.margin_value(s[j] if is_label(y, j, &label) else -s[j])
+        return total
+
+    cdef double row_conjugate(self, const double* v, Labels y, Py_ssize_t m,
+                              double* work) noexcept nogil:
+        cdef Py_ssize_t j, label = 0
+        cdef double total = 0.0
+        for j in range(m):
+            total += self.margin_conjugate(-v[j] if is_label(y, j, &label) else v[j])
+        return total
+
+    cdef double row_violation(self, const double* v, Labels y, Py_ssize_t m,
+                              double* work) noexcept nogil:
+        cdef Py_ssize_t j, label = 0
+        cdef double far = 0.0, p
+        for j in range(m):
+            p = -v[j] if is_label(y, j, &label) else v[j]
+            far = fmax(far, fmax(-p, p - 1.0))
+        return far
+
+    cdef void row_prox(self, const double* q, Labels y, Py_ssize_t m, double alpha, double* v,
+                       double* start, double* work) noexcept nogil:
+        cdef Py_ssize_t j, label = 0
+        for j in range(m):
+            if is_label(y, j, &label):
+                v[j] = -self.margin_prox(q[j], alpha)
+            else:
+                v[j] = self.margin_prox(-q[j], alpha)
+
+
+cdef class OneVsAllHinge(OneVsAll):
+    """Sum over the classes of ``max(0, 1 - c_j s_j)``, c_j = 1 for labels, -1 for the others.
+
+    Parameters
+    ----------
+    smoothing : float, default 0
+        The terms become ``max over 0 <= p <= 1 of p (1 - c_j s_j) - smoothing/2 p^2``.
+
+    Examples
+    --------
+    >>> from topkopt.losses import OneVsAllHinge
+    >>> OneVsAllHinge().value([0.5, -2.0, 0.0], 0)
+    1.5
+    """
+
+    declaration = Declaration(
+        name="ova_hinge",
+        parameters=("smoothing",),
+        tasks=("multiclass", "multilabel"),
+    )
+    cdef readonly double smoothing
+
+    def __init__(self, smoothing=0.0):
+        self.smoothing = _validation.check_scalar(smoothing, "smoothing")
+
+    cdef double margin_value(self, double z) noexcept nogil:
+        cdef double p = self.margin_prox(z, 0.0)
+        return p * ((1.0 - z) - 0.5 * self.smoothing * p)
+
+    cdef double margin_conjugate(self, double p) noexcept nogil:
+        return 0.5 * self.smoothing * p * p - p
+
+    cdef double margin_prox(self, double z, double alpha) noexcept nogil:
+        cdef double curvature = alpha + self.smoothing
+        if 1.0 - z <= 0.0:
+            return 0.0
+        return (1.0 - z) / curvature if 1.0 - z < curvature else 1.0
+
+
+cdef class OneVsAllLogistic(OneVsAll):
+    """Sum over the classes of ``log(1 + exp(-c_j s_j))``, c_j = 1 for labels, -1 for the others.
+
+    Examples
+    --------
+    >>> from topkopt.losses import OneVsAllLogistic
+    >>> OneVsAllLogistic().gradient([0.0, 0.0], 0)
+    array([-0.5,  0.5])
+    """
+
+    declaration = Declaration(
+        name="ova_logistic",
+        tasks=("multiclass", "multilabel"),
+        smooth=True,
+        probabilities="logistic",
+    )
+
+    cdef double margin_value(self, double z) noexcept nogil:
+        return log1p_exp(-z)
+
+    cdef double margin_conjugate(self, double p) noexcept nogil:
+        return x_log_x(p) + shifted_x_log_x(-p)
+
+    cdef double margin_prox(self, double z, double alpha) noexcept nogil:
+        # log(p/(1-p)) + alpha p = b with b = -z. If p solves it, 1 - p solves it for alpha - b:
+        # turn it so that p <= 1/2 keeps its digits. In u = log(p/(1-p)) the root lies within
+        # log 2 to the left of the root of u + alpha/2 e^u = b, which is a V; there Newton's
+        # method turns an error e into e^2/2 at most.
+        cdef double b = -z, u = 0.0, half = 0.5 * alpha, e = 0.0, p = 0.0, change, lift
+        cdef bint turned = b > half
+        cdef int _
+        if turned:
+            b = alpha - b
+        u = b
+        if half > DBL_MIN:
+            lift = log(half)
+            e = lambertw_exp_scalar(b + lift)
+            u = min(0.0, b - e if e < 1.0 else log(e) - lift)
+        for _ in range(NEWTON_STEPS):
+            e = exp(u)
+            p = e / (1.0 + e)
+            change = (u + alpha * p - b) / (1.0 + alpha * p / (1.0 + e))
+            u = min(0.0, u - change)
+            if fabs(change) <= DBL_EPSILON * fmax(1.0, fabs(u)):
+                break
+        e = exp(u)
+        p = e / (1.0 + e)
+        return 1.0 - p if turned else p
