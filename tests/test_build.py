@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from topkopt import _losses
+from topkopt._kernels import lambert
 
 ROOT = Path(__file__).parents[1]
-BUILD = Path(_losses.__file__).parents[1]  # of an editable installation, Meson's directory
+BUILD = Path(lambert.__file__).parents[2]  # of an editable installation, Meson's directory
 
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 editable = pytest.mark.skipif(
