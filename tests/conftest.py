@@ -1,5 +1,6 @@
 """Settings that all tests share."""
 
+import signal
 import time
 
 import numpy as np
@@ -15,6 +16,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 settings.load_profile("topkopt")
+
+# A shell starts background jobs deaf to Ctrl-C, and the tests of it would wait for ever.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser):
