@@ -7,38 +7,19 @@ given in README.md; each opens with the problem it solves and the form of its so
 [0.0, 1.0, 0.0]
 """
 
+from . import losses as _losses
 from .bipartite import project_bipartite_simplex
 from .entropy import prox_entropy_simplex, prox_topk_entropy
 from .frank_wolfe import solve_frank_wolfe
 from .knapsack import project_capped_simplex, project_simplex
 from .lambert import lambertw_exp, lambertw_exp_derivatives
-from .losses import (
-    Hinge,
-    MultilabelHinge,
-    MultilabelSoftmax,
-    OneVsAllHinge,
-    OneVsAllLogistic,
-    Softmax,
-    TopKEntropy,
-    TopKHinge,
-    TruncatedTopKEntropy,
-    WeightedTopKHinge,
-)
+from .losses import *  # noqa: F403
 from .sdca import solve
 from .topk import project_topk_cone, project_topk_simplex
 from .weighted import project_weighted_topk
 
 __all__ = [
-    "Hinge",
-    "MultilabelHinge",
-    "MultilabelSoftmax",
-    "OneVsAllHinge",
-    "OneVsAllLogistic",
-    "Softmax",
-    "TopKEntropy",
-    "TopKHinge",
-    "TruncatedTopKEntropy",
-    "WeightedTopKHinge",
+    *_losses.__all__,
     "lambertw_exp",
     "lambertw_exp_derivatives",
     "project_bipartite_simplex",

@@ -625,3 +625,7 @@ def _x_log_x(x):
 def _shifted_x_log_x(z):
     """Return (1 + z) log(1 + z), exact for small z."""
     return (1 + z) * np.log1p(z) if z > -1 else 0.0
+
+
+__all__ = [name for name, value in globals().items() if not name.startswith("_")
+           and isinstance(value, type) and issubclass(value, Loss) and value is not Loss]

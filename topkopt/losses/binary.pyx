@@ -1,6 +1,6 @@
 """One binary problem per class: sums over the classes of a loss of one score."""
 from libc.float cimport DBL_EPSILON, DBL_MIN
-from libc.math cimport NAN, exp, fabs, fmax, log
+from libc.math cimport INFINITY, NAN, exp, fabs, fmax, log
 
 from topkopt._kernels.lambert cimport lambertw_exp_scalar
 from topkopt.losses.base cimport Labels, Loss
@@ -16,11 +16,16 @@ cdef enum:
 cdef class OneVsAll(Loss):
     """A sum over the classes of a loss of c_j s_j, c_j = 1 for labels and -1 for the others."""
 
+    cdef double most    # the steepest slope of the loss of one score
+
+    def __cinit__(self):
+        self.most = INFINITY
+
     cdef double margin_value(self, double z) noexcept nogil:
         return NAN
 
     cdef double margin_conjugate(self, double p) noexcept nogil:
-        # The conjugate at -p, 0 <= p <= 1
+        # The conjugate at -p, 0 <= p <= most
         return NAN
 
     cdef double margin_prox(self, double z, double alpha) noexcept nogil:
@@ -49,7 +54,7 @@ cdef class OneVsAll(Loss):
         cdef double far = 0.0, p
         for j in range(m):
             p = -v[j] if is_label(y, j, &label) else v[j]
-            far = fmax(far, fmax(-p, p - 1.0))
+            far = fmax(far, fmax(-p, p - self.most))
         return far
 
     cdef void row_prox(self, const double* q, Labels y, Py_ssize_t m, double alpha, double* v,
@@ -84,6 +89,9 @@ cdef class OneVsAllHinge(OneVsAll):
     )
     cdef readonly double smoothing
 
+    def __cinit__(self):
+        self.most = 1.0
+
     def __init__(self, smoothing=0.0):
         self.smoothing = _validation.check_scalar(smoothing, "smoothing")
 
@@ -117,6 +125,9 @@ cdef class OneVsAllLogistic(OneVsAll):
         smooth=True,
         probabilities="logistic",
     )
+
+    def __cinit__(self):
+        self.most = 1.0
 
     cdef double margin_value(self, double z) noexcept nogil:
         return log1p_exp(-z)

@@ -13,19 +13,17 @@ from libc.stdint cimport int32_t, int64_t
 
 from topkopt._kernels.blas cimport gemm
 from topkopt._kernels.interrupt cimport ENTRY_WORK, PULSE, look_for_interrupt
-from topkopt.losses.base cimport SIDE_BY_SIDE, START, Labels, Loss
 from topkopt._kernels.real cimport real
 from topkopt._kernels.select cimport (axpy_row, combine_rows, replace_row, scaled_dot, spread_rows,
                                       without_row)
+from topkopt._kernels.simd cimport prefetch
+from topkopt.losses.base cimport SIDE_BY_SIDE, START, Labels, Loss
 
 cdef enum:
     RUN = 16            # steps between two matrix products that correct the rest of a block
     AHEAD = 4           # steps before an example's turn its data are asked for
     SPARSE_SHARE = 16   # a change is sparse when at most this part of it is not zero
 
-
-cdef extern from "simd.h" nogil:
-    void prefetch(const void* start, Py_ssize_t size)
 
 ctypedef fused integer:
     int32_t
