@@ -45,15 +45,16 @@ def check_complete(cls: type[Loss]) -> None:
     """
     loss = cls(**cls.declaration.example)
     scores = np.array([0.5, 0.25, 1.0, -1.0])
+    _require(cls, "row_value", loss.value(scores, 0))
     gradient = loss.gradient(scores, 0)
-    found = {"row_value": loss.value(scores, 0), "row_prox": gradient.sum()}
+    _require(cls, "row_prox", gradient.sum())
     if loss.convex:
-        found["row_conjugate or row_violation"] = loss.conjugate(gradient, 0)
-    for method, value in found.items():
-        if not np.isfinite(value):
-            raise TypeError(
-                f"{cls.__name__} must define {method}, or gives no finite number there."
-            )
+        _require(cls, "row_conjugate and row_violation", loss.conjugate(gradient, 0))
+
+
+def _require(cls: type[Loss], method: str, value: Any) -> None:
+    if not np.isfinite(value):
+        raise TypeError(f"{cls.__name__} must define {method}: it gives {value} on an example.")
 
 
 def _find(loss: Any) -> tuple[type[Loss], dict[str, Any]]:
