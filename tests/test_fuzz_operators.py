@@ -537,11 +537,12 @@ def entropy_error(b, x, alpha, radius, upper):
     d = b - b[free].max()
     x, free, log_x = x[shown], free[shown], np.log(x[shown] / radius)
     level = d[shown] - alpha * x - log_x
+    rounding = 1 + np.abs(log_x) + np.where(free, 0, np.abs(d[shown]))
     worth = x / (1 + alpha * x) / radius
     t = level[free][np.argmax(worth[free])]
     wrong = np.where(free, np.abs(level - t), np.maximum(t - level, 0)) * worth
     hidden = np.minimum(d[~shown] - t, 0).max(initial=-INF) > np.log(1e3 * least / radius)
-    return float(max(wrong_sum, (wrong / (1 + np.abs(log_x))).max(), INF if hidden else 0))
+    return float(max(wrong_sum, (wrong / rounding).max(), INF if hidden else 0))
 
 
 def draw_alpha(rng):
