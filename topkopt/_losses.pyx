@@ -58,9 +58,9 @@ cdef extern from "_rows.h" nogil:
     Around look_around(const double* b, Py_ssize_t n, double t)
 
     # OUT others (m entries): (s_j - s_own + margin) scale for j != own, in the order in which the
-    # last has taken the place of own; returns whether all are finite
-    bint take_others(const double* s, Py_ssize_t own, Py_ssize_t m, double margin, double scale,
-                     double* others)
+    # last has taken the place of own; returns the sum of their sizes
+    double take_others(const double* s, Py_ssize_t own, Py_ssize_t m, double margin, double scale,
+                       double* others)
 
     # scale <p,p> and scale <p,b - p>, where squares of p may underflow
     double scaled_square(const double* p, Py_ssize_t n, double scale)
@@ -79,7 +79,7 @@ cdef inline void take_differences(const double* s, Py_ssize_t own, Py_ssize_t m,
                                   double* u) noexcept nogil:
     # OUT u (m entries): s_j - s_own in the order of take_others; what overflows is the largest
     # number there is
-    if not take_others(s, own, m, 0.0, 1.0, u):
+    if take_others(s, own, m, 0.0, 1.0, u) == INFINITY:
         keep_finite(u, m)
 
 
@@ -150,8 +150,10 @@ cdef void softmax_prox(const double* q, Py_ssize_t own, Py_ssize_t m, double alp
         topk_entropy_prox(q, own, m, alpha, 1, v, start, work)
         return
     for j in range(m):
-        work[j] = min(q[j] - q[own], DBL_MAX)
+        work[j] = q[j] - q[own]
     work[own] = alpha
+    if row_max(<const double*>work, m) == INFINITY:
+        keep_finite(work, m)
     start[0] = prox_entropy_row(<const double*>work, v, m, alpha, 1.0, INFINITY, start[0],
                                 work + m)
     v[own] = 0.0
@@ -447,13 +449,13 @@ cdef class MaxMargin(Loss):
     # curvature; where it is lost in rounding 0, and b are the margins themselves. TEMP work
     cdef double best(self, const double* s, Py_ssize_t own, Py_ssize_t m, double alpha, double* b,
                      double* p, double* start, double* work) noexcept nogil:
-        cdef double curvature = alpha + self.smoothing
-        cdef Py_ssize_t j
+        cdef double curvature = alpha + self.smoothing, size
         if curvature >= DBL_MIN:
-            if not take_others(s, own, m, 1.0, 1.0 / curvature, b):
-                for j in range(m - 1):      # far below all that matters
-                    b[j] = max(b[j], -DBL_MAX)
-            if row_max(<const double*>b, m - 1) < 1.0 / DBL_EPSILON:
+            size = take_others(s, own, m, 1.0, 1.0 / curvature, b)
+            if size == INFINITY:
+                keep_finite(b, m)
+            # Entries far below the others may be as large as they like.
+            if size < 1.0 / DBL_EPSILON or row_max(<const double*>b, m - 1) < 1.0 / DBL_EPSILON:
                 self.project(b, p, m - 1, 1.0 if self.all_slots else alpha / curvature, start,
                              work)
                 return curvature
