@@ -79,11 +79,17 @@ def _shares(loss, v, y):
 
 
 def rounding(loss, s, y, v, value):
-    """Return what rounding the differences by one unit can change of a value, and its own unit."""
-    mass = np.abs(v) + _shares(loss, v, y)
+    """Return what rounding the differences by one unit can change of a value, and its own unit.
+
+    A smoothed value of 0 changes by a square.
+    """
+    mass, seen = np.abs(v) + _shares(loss, v, y), differences(loss, s, y)
+    smoothing = getattr(loss, "smoothing", 0.0)
     with np.errstate(over="ignore", invalid="ignore"):
-        moved = np.where(mass > 0, mass * differences(loss, s, y), 0.0).sum()
-        return EPS * (abs(value) + moved) + FLOOR
+        moved = EPS * np.where(mass > 0, mass * seen, 0.0).sum()
+        if value == 0 and smoothing > 0:
+            moved += (EPS * seen.max()) ** 2 / smoothing
+        return EPS * abs(value) + moved + FLOOR
 
 
 def conjugate_rounding(loss, v, y):

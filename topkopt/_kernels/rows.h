@@ -56,7 +56,7 @@ TK_INLINE double clip(double v, double lower, double upper)
 #define TERM_PRODUCT(j) a[j] * b[j]
 #define TERM_SQUARE(j) p[j] * (scale * p[j]) /* no underflow where scale is large */
 #define TERM_REST(j) p[j] * (scale * (b[j] - p[j]))
-#define TERM_OTHER(j) (others[j] = ((s[j] - own_score) + margin) * scale, others[j] * 0.0)
+#define TERM_OTHER(j) (others[j] = ((s[j] - own_score) + margin) * scale, fabs(others[j]))
 
 /* How many entries a peak stands for. */
 TK_INLINE ptrdiff_t peak_depth(ptrdiff_t n)
@@ -408,22 +408,22 @@ TK_INLINE double scaled_rest_body(const double *p, const double *b, ptrdiff_t n,
 }
 
 /* OUT others: (s_j - s_own + margin) scale for all j but own, in the order in which the last has
- * taken the place of own. others has m entries, but the last of them means nothing. Returns whether
- * all are finite. */
-TK_INLINE int take_others_body(const double *restrict s, ptrdiff_t own, ptrdiff_t m, double margin,
-                               double scale, double *restrict others)
+ * taken the place of own. others has m entries, but the last of them means nothing. Returns the sum
+ * of their sizes, own's included. */
+TK_INLINE double take_others_body(const double *restrict s, ptrdiff_t own, ptrdiff_t m,
+                                  double margin, double scale, double *restrict others)
 {
     const double own_score = s[own];
-    double nothing; /* infinity times 0 is NaN */
-    ADD_UP(double, nothing, m, TERM_OTHER);
+    double size;
+    ADD_UP(double, size, m, TERM_OTHER);
     others[own] = others[m - 1];
-    return nothing == 0.0;
+    return size;
 }
 
 TK_DISPATCH(double, scaled_square, (const double *p, ptrdiff_t n, double scale), (p, n, scale))
 TK_DISPATCH(double, scaled_rest,
             (const double *p, const double *b, ptrdiff_t n, double scale), (p, b, n, scale))
-TK_DISPATCH(int, take_others,
+TK_DISPATCH(double, take_others,
             (const double *s, ptrdiff_t own, ptrdiff_t m, double margin, double scale,
              double *others),
             (s, own, m, margin, scale, others))

@@ -87,9 +87,9 @@ cdef extern from "rows.h" nogil:
     Around look_around(const double* b, Py_ssize_t n, double t)
 
     # OUT others (m entries): (s_j - s_own + margin) scale for j != own, in the order in which the
-    # last has taken the place of own; returns whether all are finite
-    bint take_others(const double* s, Py_ssize_t own, Py_ssize_t m, double margin, double scale,
-                     double* others)
+    # last has taken the place of own; returns the sum of their sizes
+    double take_others(const double* s, Py_ssize_t own, Py_ssize_t m, double margin, double scale,
+                       double* others)
 
     # scale <p,p> and scale <p,b - p>, where squares of p may underflow
     double scaled_square(const double* p, Py_ssize_t n, double scale)

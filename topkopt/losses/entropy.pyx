@@ -1,7 +1,6 @@
 """Entropic losses: the differences u = s_j - s_y of the other classes j."""
 import numpy as np
 
-from libc.float cimport DBL_MAX
 from libc.math cimport INFINITY, exp, fabs, fmax, log, log1p
 
 from topkopt._kernels.entropy cimport (ENTROPY_WORK, TOPK_ENTROPY_WORK, prox_entropy_row,
@@ -11,8 +10,8 @@ from topkopt._kernels.largest cimport take_largest
 from topkopt._kernels.select cimport row_max, row_sum, take_others
 from topkopt._kernels.topk cimport TOPK_ALPHA, project_topk_row
 from topkopt.losses.base cimport Labels, Loss
-from topkopt.losses.rows cimport (into_class_order, log1p_exp, out_of_class_order, return_others,
-                                  shifted_x_log_x, take_differences)
+from topkopt.losses.rows cimport (into_class_order, keep_finite, log1p_exp, out_of_class_order,
+                                  return_others, shifted_x_log_x, take_differences)
 
 from topkopt import _validation
 from topkopt.losses.declaration import Declaration
@@ -41,8 +40,10 @@ cdef void softmax_prox(const double* q, Py_ssize_t own, Py_ssize_t m, double alp
         topk_entropy_prox(q, own, m, alpha, 1, v, start, work)
         return
     for j in range(m):
-        work[j] = min(q[j] - q[own], DBL_MAX)
+        work[j] = q[j] - q[own]
     work[own] = alpha
+    if row_max(<const double*>work, m) == INFINITY:
+        keep_finite(work, m)
     start[0] = prox_entropy_row(<const double*>work, v, m, alpha, 1.0, INFINITY, start[0],
                                 work + m)
     v[own] = 0.0

@@ -1,8 +1,8 @@
 """Hinge losses: the margins h = 1 + s_j - s_y of the other classes j."""
 import numpy as np
 
-from libc.float cimport DBL_EPSILON, DBL_MAX, DBL_MIN
-from libc.math cimport fabs, fmax
+from libc.float cimport DBL_EPSILON, DBL_MIN
+from libc.math cimport INFINITY, fabs, fmax
 
 from topkopt._kernels.largest cimport largest_sum, weigh_largest
 from topkopt._kernels.select cimport (Around, look_around, row_max, row_sum,
@@ -11,7 +11,8 @@ from topkopt._kernels.topk cimport (SHORT, TOPK_ALPHA, TOPK_BETA, TOPK_LABEL, TO
                                     project_topk_row, side_by_side)
 from topkopt._kernels.weighted cimport WEIGHTED_WORK, project_weighted_row
 from topkopt.losses.base cimport SIDE_BY_SIDE, START, Labels, Loss
-from topkopt.losses.rows cimport into_class_order, out_of_class_order, return_others
+from topkopt.losses.rows cimport (into_class_order, keep_finite, out_of_class_order,
+                                  return_others)
 
 from topkopt import _validation
 from topkopt.losses.declaration import Declaration
@@ -51,13 +52,13 @@ cdef class MaxMargin(Loss):
     # curvature; where it is lost in rounding 0, and b are the margins themselves. TEMP work
     cdef double best(self, const double* s, Py_ssize_t own, Py_ssize_t m, double alpha, double* b,
                      double* p, double* start, double* work) noexcept nogil:
-        cdef double curvature = alpha + self.smoothing
-        cdef Py_ssize_t j
+        cdef double curvature = alpha + self.smoothing, size
         if curvature >= DBL_MIN:
-            if not take_others(s, own, m, 1.0, 1.0 / curvature, b):
-                for j in range(m - 1):      # far below all that matters
-                    b[j] = max(b[j], -DBL_MAX)
-            if row_max(<const double*>b, m - 1) < 1.0 / DBL_EPSILON:
+            size = take_others(s, own, m, 1.0, 1.0 / curvature, b)
+            if size == INFINITY:
+                keep_finite(b, m)
+            # Entries far below the others may be as large as they like.
+            if size < 1.0 / DBL_EPSILON or row_max(<const double*>b, m - 1) < 1.0 / DBL_EPSILON:
                 self.project(b, p, m - 1, 1.0 if self.all_slots else alpha / curvature, start,
                              work)
                 return curvature

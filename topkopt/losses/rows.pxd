@@ -1,6 +1,6 @@
 # Rows of scores as the losses see them: the label's entry aside, and logarithms near their ends.
 from libc.float cimport DBL_MAX
-from libc.math cimport exp, log, log1p
+from libc.math cimport INFINITY, exp, log, log1p
 from libc.string cimport memmove
 
 from topkopt._kernels.select cimport row_sum, take_others
@@ -17,7 +17,7 @@ cdef inline void take_differences(const double* s, Py_ssize_t own, Py_ssize_t m,
                                   double* u) noexcept nogil:
     # OUT u (m entries): s_j - s_own in the order of take_others; what overflows is the largest
     # number there is
-    if not take_others(s, own, m, 0.0, 1.0, u):
+    if take_others(s, own, m, 0.0, 1.0, u) == INFINITY:
         keep_finite(u, m)
 
 
