@@ -89,6 +89,12 @@ def require(holds, message, *details):
 # What must hold -----------------------------------------------------------------------------
 
 
+def room_for(loss, m):
+    """Return how many units a value may be off: it takes sums over a row, eight side by side."""
+    # A slot for the label needs the sum of all entries more than once, and one after the other.
+    return 16 + (4 * m if getattr(loss, "label", False) else m / 8)
+
+
 def check_value(loss, s, y, value, v, unit, exactly):
     require(value >= 0, "value {!r}", value)
     twin = getattr(reference, type(loss).__name__)(**dict(loss._parameters()))
@@ -98,11 +104,10 @@ def check_value(loss, s, y, value, v, unit, exactly):
     blur = EPS * s.size * margin * max(1.0, margin / smoothing) if smoothing else 0.0
     error = abs(twin.value(s, y) - value) if value < np.inf else 0.0
     require(error <= (16 + s.size) * unit + blur, "value {!r}, twin {!r}", value, value + error)
-    if exactly and np.abs(s).max() < 1e40 and np.abs(s).min() > 1e-40:
-        error = distance(value, exact_value(loss, s, y))
-        # Eight sums side by side; but the label's slot needs the sum of all entries of a row.
-        room = 16 + s.size / (1 if getattr(loss, "label", False) else 8)
-        require(error <= room * unit, "value {!r}, {:.3g} units off", value, error / unit)
+    sizes = np.abs(s[s != 0])
+    if exactly and sizes.max(initial=1.0) < 1e40 and sizes.min(initial=1.0) > 1e-40:
+        units = distance(value, exact_value(loss, s, y)) / unit
+        require(units <= room_for(loss, s.size), "value {!r}, {:.3g} units off", value, units)
 
 
 def check_gradient(loss, s, y, v):
@@ -125,7 +130,7 @@ def check_pair(loss, s, y, value, v, conjugate, equal):
     inner = float(np.where(v == 0, 0.0, shifted * v).sum())
     slack = value + conjugate - inner
     unit = rounding(loss, s, y, v, inner) + conjugate_rounding(loss, v, y) + EPS * value
-    room = (16 + s.size) * unit
+    room = (s.size + room_for(loss, s.size)) * unit
     require(slack >= -room, "below <s,v> by {:.3g} units", -slack / unit)
     require(slack <= room or not equal, "above <s,v> by {:.3g} units at the gradient", slack / unit)
 
@@ -160,7 +165,7 @@ def check_segment(loss, s, other, y, value):
     share = 0.25
     middle = (1 - share) * s + share * other
     values = loss.value(np.stack([middle, other]), np.stack([y, y]))
-    size = np.abs([s, other]).max() + 1
+    size = sum(getattr(loss, "weights", [1.0])) * (np.abs([s, other]).max() + 1)
     bound = (1 - share) * value + share * values[1]
     require(values[0] <= bound + 64 * EPS * (size + bound), "not convex: {} > {}", values[0], bound)
 

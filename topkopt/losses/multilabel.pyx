@@ -51,21 +51,21 @@ cdef class MultilabelHinge(Loss):
         # 1 + s_j - s_y; the largest of either side are half of the largest margin, which it
         # returns. (A shift from one side to the other changes nothing, as v sums to 0.)
         cdef Py_ssize_t j, label = 0, other = y.n
-        cdef double low = INFINITY, high = -INFINITY, largest, half
+        cdef double low = INFINITY, high, largest, half
         for j in range(m):
             if is_label(y, j, &label):
+                b[label - 1] = s[j]
                 low = min(low, s[j])
             else:
-                high = max(high, s[j])
+                b[other] = s[j]
+                other += 1
+        high = row_max(<const double*>b + y.n, m - y.n)
         largest = (high - low) + 1.0
         half = 0.5 * min(largest, DBL_MAX)
-        label = 0
-        for j in range(m):
-            if is_label(y, j, &label):
-                b[label - 1] = half - min(s[j] - low, DBL_MAX)
-            else:
-                b[other] = half + max(s[j] - high, -DBL_MAX)
-                other += 1
+        for j in range(y.n):
+            b[j] = half - (b[j] - low)
+        for j in range(y.n, m):
+            b[j] = half + (b[j] - high)
         return largest
 
     cdef void best(self, double* b, Py_ssize_t n, Py_ssize_t m, double alpha, double* p,
