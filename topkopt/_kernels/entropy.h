@@ -96,8 +96,10 @@ TK_INLINE void tk_add_chunk(const tk_terms *terms, ptrdiff_t blocks, double cap,
 }
 
 /* IN b, OUT w = V(b - t) or e^(b - t); returns the totals of the first `counted`. */
-TK_INLINE tk_totals tk_entropy_pass_body(const double *b, double t, double cap, double *w,
-                                         ptrdiff_t n, ptrdiff_t counted, int exponential)
+TK_DISPATCH(tk_totals, tk_entropy_pass,
+            (const double *b, double t, double cap, double *w, ptrdiff_t n, ptrdiff_t counted,
+             int exponential),
+            (b, t, cap, w, n, counted, exponential))
 {
     double x[TK_CHUNK], y[TK_CHUNK];
     tk_terms terms;
@@ -125,14 +127,11 @@ TK_INLINE tk_totals tk_entropy_pass_body(const double *b, double t, double cap, 
     }
     return n <= TK_FEW ? totals : tk_finish(&tallies, exponential);
 }
-TK_DISPATCH(tk_totals, tk_entropy_pass,
-            (const double *b, double t, double cap, double *w, ptrdiff_t n, ptrdiff_t counted,
-             int exponential),
-            (b, t, cap, w, n, counted, exponential))
 
 /* The same in single precision and without a cap: a good guess at half the cost. */
-TK_INLINE tk_totals tk_entropy_guess_body(const double *b, double t, double *w, ptrdiff_t n,
-                                          ptrdiff_t counted)
+TK_DISPATCH(tk_totals, tk_entropy_guess,
+            (const double *b, double t, double *w, ptrdiff_t n, ptrdiff_t counted),
+            (b, t, w, n, counted))
 {
     float x[TK_CHUNK], y[TK_CHUNK];
     double v[TK_CHUNK];
@@ -155,9 +154,6 @@ TK_INLINE tk_totals tk_entropy_guess_body(const double *b, double t, double *w, 
     }
     return totals;
 }
-TK_DISPATCH(tk_totals, tk_entropy_guess,
-            (const double *b, double t, double *w, ptrdiff_t n, ptrdiff_t counted),
-            (b, t, w, n, counted))
 
 TK_INLINE double tk_v_moved(double w, double r)
 {
@@ -167,8 +163,9 @@ TK_INLINE double tk_v_moved(double w, double r)
 }
 
 /* IN OUT w, which becomes V(V^-1(w) + r), |r| small, or w e^r. */
-TK_INLINE tk_totals tk_entropy_move_body(double *w, double r, double cap, ptrdiff_t n,
-                                         ptrdiff_t counted, int exponential)
+TK_DISPATCH(tk_totals, tk_entropy_move,
+            (double *w, double r, double cap, ptrdiff_t n, ptrdiff_t counted, int exponential),
+            (w, r, cap, n, counted, exponential))
 {
     double y[TK_CHUNK];
     tk_terms terms;
@@ -197,13 +194,10 @@ TK_INLINE tk_totals tk_entropy_move_body(double *w, double r, double cap, ptrdif
     }
     return n <= TK_FEW ? totals : tk_finish(&tallies, exponential);
 }
-TK_DISPATCH(tk_totals, tk_entropy_move,
-            (double *w, double r, double cap, ptrdiff_t n, ptrdiff_t counted, int exponential),
-            (w, r, cap, n, counted, exponential))
 
 /* sum of x log x over the entries 0 < x < sqrt(2); what rounding left below 0 counts as 0. Near 1
  * the logarithm is that of x itself: 1/x has lost the digits of 1 - x. */
-TK_INLINE double tk_x_log_x_body(const double *x, ptrdiff_t n)
+TK_DISPATCH(double, tk_x_log_x, (const double *x, ptrdiff_t n), (x, n))
 {
     double sum = 0.0;
 #pragma omp simd reduction(+ : sum) simdlen(8)
@@ -214,6 +208,5 @@ TK_INLINE double tk_x_log_x_body(const double *x, ptrdiff_t n)
     }
     return sum;
 }
-TK_DISPATCH(double, tk_x_log_x, (const double *x, ptrdiff_t n), (x, n))
 
 #endif

@@ -22,7 +22,7 @@ cdef enum:
     REBASES = 4        # from a guess far off to one edge of a plateau, the other, and its middle
 
 
-cdef extern from "rows.h" nogil:
+cdef extern from "knapsack.h" nogil:
     double clipped_shared(const double* b, double cap, Py_ssize_t n, double t,
                           Py_ssize_t* n_free, Py_ssize_t* n_upper)
     double leave_plateau(const double* b, double cap, Py_ssize_t n, double t, double excess)

@@ -223,7 +223,7 @@ TK_INLINE double tk_add_up(const tk_lanes *lanes)
 }
 
 /* w = V(t); IN t, OUT w (may be t). */
-TK_INLINE void tk_v_row_body(const double *t, double *w, ptrdiff_t n)
+TK_DISPATCH(void, tk_v_row, (const double *t, double *w, ptrdiff_t n), (t, w, n))
 {
     double x[TK_CHUNK], y[TK_CHUNK];
     for (ptrdiff_t i = 0; i < n; i += TK_CHUNK) {
@@ -233,17 +233,15 @@ TK_INLINE void tk_v_row_body(const double *t, double *w, ptrdiff_t n)
         memcpy(w + i, y, (size_t)m * sizeof *y);
     }
 }
-TK_DISPATCH(void, tk_v_row, (const double *t, double *w, ptrdiff_t n), (t, w, n))
 
-TK_INLINE double tk_v_scalar_body(double t)
+TK_DISPATCH(double, tk_v_scalar, (double t), (t))
 {
     return t >= 1.0 ? tk_v_high(t) : tk_v_low(t);
 }
-TK_DISPATCH(double, tk_v_scalar, (double t), (t))
 
 /* w = V(b - t), returns sum w; OUT slope: sum V'(b - t) = sum w/(1 + w). */
-TK_INLINE double tk_v_sums_body(const double *b, double t, double *w, ptrdiff_t n,
-                                double *slope)
+TK_DISPATCH(double, tk_v_sums, (const double *b, double t, double *w, ptrdiff_t n, double *slope),
+            (b, t, w, n, slope))
 {
     double x[TK_CHUNK], y[TK_CHUNK];
     tk_lanes sums = {{0.0}, {0.0}}, slopes = {{0.0}, {0.0}};
@@ -260,11 +258,9 @@ TK_INLINE double tk_v_sums_body(const double *b, double t, double *w, ptrdiff_t 
     *slope = tk_add_up(&slopes);
     return tk_add_up(&sums);
 }
-TK_DISPATCH(double, tk_v_sums, (const double *b, double t, double *w, ptrdiff_t n, double *slope),
-            (b, t, w, n, slope))
 
 /* e = exp(b - t), returns sum e. */
-TK_INLINE double tk_exp_sum_body(const double *b, double t, double *e, ptrdiff_t n)
+TK_DISPATCH(double, tk_exp_sum, (const double *b, double t, double *e, ptrdiff_t n), (b, t, e, n))
 {
     double x[TK_CHUNK], y[TK_CHUNK];
     tk_lanes sums = {{0.0}, {0.0}};
@@ -279,7 +275,6 @@ TK_INLINE double tk_exp_sum_body(const double *b, double t, double *e, ptrdiff_t
     }
     return tk_add_up(&sums);
 }
-TK_DISPATCH(double, tk_exp_sum, (const double *b, double t, double *e, ptrdiff_t n), (b, t, e, n))
 
 /* ---- float: the same with shorter polynomials -------------------------------------------- */
 
@@ -378,7 +373,7 @@ TK_INLINE void tk_v_chunkf(const float *restrict t, float *restrict w, ptrdiff_t
             }
 }
 
-TK_INLINE void tk_v_rowf_body(const float *t, float *w, ptrdiff_t n)
+TK_DISPATCH(void, tk_v_rowf, (const float *t, float *w, ptrdiff_t n), (t, w, n))
 {
     float x[TK_CHUNK], y[TK_CHUNK];
     for (ptrdiff_t i = 0; i < n; i += TK_CHUNK) {
@@ -390,6 +385,5 @@ TK_INLINE void tk_v_rowf_body(const float *t, float *w, ptrdiff_t n)
         memcpy(w + i, y, (size_t)m * sizeof *y);
     }
 }
-TK_DISPATCH(void, tk_v_rowf, (const float *t, float *w, ptrdiff_t n), (t, w, n))
 
 #endif

@@ -47,8 +47,9 @@ cdef extern from "rows.h" nogil:
     void count_f64(const double* b, Py_ssize_t n, double most, Py_ssize_t* n_wrong,
                    Py_ssize_t* n_finite, Py_ssize_t* n_huge)
 
-# Powers of two by which the kernels let ordinary entries grow: into sums, and, over a small bias,
-# into quotients. For float32 only the results can overflow, kernels calculate with doubles.
+# The kernels add entries up and divide sums by a small bias. So an entry is ordinary, and nothing
+# overflows, if it can grow by this power of two. With float32 only the results can overflow,
+# because the kernels calculate with doubles: there a smaller one will do.
 cdef double HEADROOM = 2.0**224
 cdef float HEADROOM_F32 = 2.0**28
 

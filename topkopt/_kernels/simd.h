@@ -41,13 +41,29 @@ TK_INLINE void prefetch(const void *start, ptrdiff_t size)
 #endif
 }
 
-/* Defines name(parameters) by its inlined body name_body; arguments names the parameters. */
+/* Declares a function that is compiled for both, and is followed by its body:
+ *
+ *     TK_DISPATCH(double, first, (const double *b, ptrdiff_t n), (b, n))
+ *     {
+ *         return n > 0 ? b[0] : 0.0;
+ *     }
+ *
+ * The body becomes TK_BODY(first), which is inlined into first_avx2 and first_base, and first calls
+ * one of these. Other bodies call TK_BODY(first), to have it inlined and not choose again. The name
+ * may itself be a macro, hence the second step. */
 #define TK_DISPATCH(type, name, parameters, arguments) \
+    TK_DISPATCH_EXPANDED(type, name, parameters, arguments)
+#define TK_DISPATCH_EXPANDED(type, name, parameters, arguments) \
+    TK_INLINE type name##_body parameters; \
     TK_AVX2 static type name##_avx2 parameters { return name##_body arguments; } \
     static type name##_base parameters { return name##_body arguments; } \
     TK_INLINE type name parameters \
     { \
         return TK_HAS_AVX2() ? name##_avx2 arguments : name##_base arguments; \
-    }
+    } \
+    TK_INLINE type name##_body parameters
+
+#define TK_BODY(name) TK_BODY_EXPANDED(name)
+#define TK_BODY_EXPANDED(name) name##_body
 
 #endif
