@@ -80,13 +80,13 @@ def jump_to_topk_cone(b, k, t, u, *, radius=np.inf, bias=0.0):
         t and u of the projection; None if the jumps did not come to rest.
     """
     b = b[np.isfinite(b)]
-    if b.size < k:                                          # no piece is solvable, as topk.py knows
+    if b.size < k:                                          # too few to share s/k: x = 0
         return None
     for i in range(JUMPS):
         if k * t + np.maximum(b - t, 0).sum() <= 0:         # (5)
             return t, 0.0
         new_t, new_u, rests = jump(b, k, t, u, radius=radius, bias=bias)
-        if not (new_u > 0 and np.isfinite(new_t)):          # a guess that was none, or overflow
+        if not (new_u > 0 and np.isfinite(new_t)):          # this piece knows no way on
             return None
         if rests:
             return new_t, new_u
@@ -101,14 +101,15 @@ def jump(b, k, t, u, *, radius=np.inf, bias=0.0):
     upper, lower = v >= u, v <= 0
     middle = ~upper & ~lower
     n_u, n_m, d = upper.sum(), middle.sum(), k - upper.sum()
-    s_u, s_m = v[upper].sum() + k * t, v[middle].sum()      # k t = n_U t + d t
+    # With sums of v = b - t in place of sums of b, n_M S_U + d S_M in (3) lacks n_M (n_U + d) t.
+    s_u, s_m = v[upper].sum() + k * t, v[middle].sum()
     least_u, most_l = v[upper].min(initial=np.inf), v[lower].max(initial=-np.inf)
     may_solve = d > 0 if n_m > 0 else d == 0
     if may_solve:
         n = max(n_m, 1)                                     # on a plateau (3) is (2) for every n
         u = min((n * s_u + d * s_m) / (n * (bias * k**2 + n_u) + d**2), radius / k)     # (3)
     if n_m > 0:
-        move = (s_m - d * u) / n_m                          # (4)
+        move = (s_m - d * u) / n_m                          # (4), relative to t
     elif may_solve:                                         # a plateau: keep away from its edges
         edge = least_u - u
         inside = edge - 0.5 * max(min(u, edge - most_l), 0)
