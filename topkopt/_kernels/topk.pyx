@@ -27,7 +27,7 @@ cdef enum:
     # pad_row writes up to so many entries behind a list.
     ROOM = 3
     # Jumps may end far from the shift, where the entries near t have lost digits. Then t becomes
-    # the shift and the row is solved again; each time t is nearer, and rarely is a third needed.
+    # the shift and the row is solved again, at most so many times in all.
     REBASES = 4
 
 
@@ -93,7 +93,7 @@ cdef Threshold follow_path(double* heap, Py_ssize_t m, Py_ssize_t k, double bias
 cdef Threshold solve_cone(double* entries, Py_ssize_t m, Py_ssize_t k, double bias,
                           Threshold guess, double* temp, double* cap) noexcept nogil:
     # Solves for t and u without a radius: by jumps, then by the guess that no entry reaches its cap
-    # (t depends on the bias alone then), then along the path. INOUT cap: a guess of u, which
+    # (t = bias s then), then along the path. INOUT cap: a guess of u, which
     # becomes u. TEMP entries (m + ROOM), temp (m).
     cdef Threshold t = guess
     if jump_along_path(entries, pad_row(<const double*>entries, m, 0.0, entries), k, bias,
@@ -110,8 +110,8 @@ cdef Threshold free_cone(double* entries, Py_ssize_t m, Py_ssize_t k, double bia
                          Threshold guess, double* temp, double* cap) noexcept nogil:
     # As solve_cone, for long lists: entries well below t do not matter, so find a lower bound of t
     # and solve for the entries above it. The solution for the maxima of parts of the list is a
-    # first guess. There are at least 2 k parts, since k large entries fall into fewer than k parts
-    # if some share one.
+    # first guess. There are more than 2 k parts, so that many of the k largest entries are the
+    # maxima of their parts.
     cdef Threshold t = guess
     cdef double cut, u = cap[0]
     cdef Py_ssize_t n_few, parts = PARTS + 2 * k // PARTS * PARTS
@@ -145,7 +145,7 @@ cdef bint project_by_jumps(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, d
     cdef double max_cap = radius / k, cap = min(max_cap, largest)
     cdef int _
     t.shift = largest
-    t.offset = -2 * cap  # Without a start, guess that the largest entry is at the cap twice over.
+    t.offset = -2 * cap  # Without a start, guess that the largest entry exceeds t by 2 u.
     if start != NULL and start[0] == start[0]:
         t.offset = start[0]
         cap = start[1]
@@ -196,8 +196,8 @@ cdef void project_alpha_row(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, 
         cap = sum_above(work, m, t.offset) / k
     else:
         t = capped_threshold(b, n, cap, radius, NULL, work, &m)
-        # The radius binds if (2) holds with <= at u = radius / k, that is if the sum of the k largest
-        # b - x, which is `rest`, is at least k bias s: the objective falls as s grows.
+        # The radius binds if (2) holds with <= at u = radius / k, that is if the sum of the k
+        # largest b - x, which is `rest`, is at least k bias s: the objective falls as s grows.
         rest = sum_above(work, m, t.offset + cap) + k * (t.shift + t.offset)
         binds = rest >= bias * k * radius
         # By (5) the sum of the k largest entries is at most rest + radius: if that is not positive,
@@ -230,16 +230,17 @@ cdef void project_topk_row(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, d
         project_alpha_row(b, x, n, k, radius, bias, NULL, start, work)
         return
     t = knapsack_threshold(b, n, 0.0, cap, radius, False, bias, start, work)
-    # With t > bias s the sum is the radius, and the set's other bound says nothing. As t is known
-    # only up to rounding, a t that is larger by no more than `doubt` is examined too.
+    # If t > bias radius, the sum is the radius and need not be computed. As t is known only up to
+    # rounding, the sum is computed too where t is larger by no more than `doubt`.
     doubt = 4 * DBL_EPSILON * (fabs(t.shift) + fabs(t.offset))
     if (kind == TOPK_LABEL and t.shift + t.offset <= bias * radius + doubt
             and clipped_sum(b, n, t, cap) < rest):
         # The sum is below (k - 1) radius / k = rest, where x_j <= s/(k - 1) is the tighter bound
         # (see project_topk_simplex in reference/topk.py). So the solution is that of the simplex
-        # alpha with k - 1 and radius rest, whose cap at the radius is the same. There t would be
-        # smaller than here, and (2) says that s grows with t: if it should not grow at this t, it
-        # does not at the smaller one, and that radius does not bind.
+        # alpha with k - 1 and radius rest, whose cap at the radius is the same. That radius binds
+        # if (2) holds with <= there, as in project_alpha_row. At the radius the sum is larger and t
+        # smaller than here, and as at most k - 1 entries are at the cap, the left side of the
+        # comparison falls with t: if it is too small at this t, the radius does not bind.
         over.shift = t.shift
         over.offset = t.offset + cap
         grows = (clipped_sum(b, n, over, INFINITY) + (k - 1) * (t.shift + t.offset)
