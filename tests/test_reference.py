@@ -117,6 +117,19 @@ def test_jumps_leave_a_circle_halfway():
     np.testing.assert_allclose(np.clip(row - t, 0.0, u), [7 / 3, 5 / 3, 2 / 3], rtol=1e-15)
 
 
+@pytest.mark.parametrize("start", [(0.0, 1.0), (-0.75, 0.1), (-5.0, 1e-3)])
+def test_jumps_see_that_the_projection_is_zero(start):
+    """The two largest entries have no positive sum."""
+    assert jump_to_topk_cone(np.array([0.5, -0.75, -1.0]), 2, *start)[1] == 0.0
+
+
+def test_jumps_from_far_away_keep_all_digits():
+    """The first sums are of entries near 1e9, and have seven digits of the row left."""
+    row = np.array([0.3, 0.2])
+    t, u = jump_to_topk_cone(row, 1, -1e9, 3e9)
+    np.testing.assert_allclose(np.clip(row - t, 0.0, u), row, rtol=1e-15)
+
+
 def test_jumps_do_not_rest_on_too_few_finite_entries():
     """Two finite entries cannot share a sum three times; the path knows that x is 0."""
     assert jump_to_topk_cone(np.array([3.0, 1.0, -np.inf]), 3, 0.0, 1.0) is None

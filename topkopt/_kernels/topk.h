@@ -147,7 +147,8 @@ TK_INLINE double cap_on_piece(double sum_upper, double n_upper, double sum_middl
 TK_INLINE double solve_on_piece(const Piece *at, double k, double bias, double max_cap, double t,
                                 double offset, double *u, int *solvable)
 {
-    /* On a plateau rest and sum_middle are 0, so that n_middle cancels in (3). It must not be 0. */
+    /* The d of the equations is `rest`. On a plateau it is 0, as is sum_middle, so that n_middle,
+     * which must not be 0, cancels in (3). */
     const double rest = k - at->n_upper, n_middle = MOST(at->n_middle, 1.0);
     *solvable = at->n_middle > 0.0 ? rest > 0.0 : rest == 0.0;
     if (*solvable) {
