@@ -27,7 +27,7 @@ right when it meets the first entry of L.  The best objective value phi(zeta) is
     phi'(zeta) = -<v,w> + rho zeta,      linear between two events,
 
 so walk from event to event and stop at the root of phi' or at zeta = r.  That is two pointers,
-O(p) after the sort.
+O(p) after the sort.  Whoever has a guess of the solution need not walk: see jumps.py.
 
 By hand: b = (3, 1, 0), k = 2.  The pool {1} sinks to meet the entry 0 at zeta = 2, then
 M = {1, 0} and phi'(zeta) = 3/8 zeta - 7/4 vanishes at zeta = 14/3: the projection onto the cone

@@ -1,8 +1,15 @@
-/* Jumps along the path of the top-k cone (see topk.pyx): from a guess of t and u, solving on the
- * piece they are on and moving there, until that is on the same piece.
+/* The top-k cone by jumps from a guess of its solution x = clip(b - t, 0, u).
  *
- * This is what a step of the top-k hinge losses waits for, on rows too short for loops that
- * compilers vectorise: with AVX2 a piece is described by hand.
+ * A guess (t, u) places the entries: U at the cap u, M in the middle, L at zero. While no entry
+ * changes its place, t and u are the solution of two linear equations. A jump solves them and moves
+ * there; when the places have not changed, all conditions of optimality hold. Equations (1) to (5)
+ * below are derived in reference/jumps.py, whose jump and jump_to_topk_cone are the readable twins.
+ *
+ * Entries are kept relative to a shift, usually the largest entry, and the threshold as
+ * t = shift + offset, so that large entries that are close to each other keep their digits.
+ *
+ * Every step of the top-k hinge losses waits for these jumps, on rows so short that loops which
+ * compilers vectorise do not pay off. This is why the AVX2 bodies are written by hand.
  */
 #ifndef TOPKOPT_TOPK_H
 #define TOPKOPT_TOPK_H
@@ -13,23 +20,32 @@
 
 #include "simd.h"
 
-#define TOPK_FAR 16 /* times the size of a solution: from there, sums lose its digits */
-#define TOPK_JUMPS 12 /* from piece to piece, before the path is followed merger by merger */
+/* Sums of b - t lose digits of x when they are taken at a t that is more than this many times
+ * max(x) away from the solution. Such a solution is computed once more from nearby. */
+#define TOPK_FAR 16
+/* Jumps can go in circles. Every fourth goes only halfway, which leaves most circles; a row that
+ * has not come to rest after three such chances is solved along the path. */
+#define TOPK_HALFWAY 4
+#define TOPK_JUMPS (3 * TOPK_HALFWAY)
 
 #define LEAST(a, b) ((a) < (b) ? (a) : (b))
 #define MOST(a, b) ((a) > (b) ? (a) : (b))
 
-/* The entries relative to a threshold: those from cap on (upper), those between 0 and cap (middle)
- * and the others (lower). Counts are doubles because they are counted and used as such. */
+/* What the equations need to know about a piece. All values are v = b - t: those with v >= cap are
+ * in U (upper), those with 0 < v < cap in M (middle) and those with v <= 0 in L (lower). The
+ * extreme values tell how far t and u may move before an entry changes its place: least_above is
+ * the least v > 0, of M or else of U, and most_below is the greatest v < cap, of M or else of L.
+ * The counts are doubles because the vector units count in the lanes in which they add. */
 typedef struct {
     double n_upper, sum_upper, least_upper;
-    double n_middle, sum_middle, least_above /* 0 */, most_below /* cap */;
+    double n_middle, sum_middle, least_above, most_below;
     double most_lower;
 } Piece;
 
 typedef Piece (*PieceAt)(const double *b, ptrdiff_t n, double offset, double cap);
 
-/* b: a multiple of 4 entries */
+/* The piece of the n entries of b, in plain C for any processor; piece_at_avx2 is its twin. The
+ * row is padded with -inf, which is in L, to a multiple of 4 entries. */
 TK_INLINE Piece piece_at_base(const double *b, ptrdiff_t n, double offset, double cap)
 {
     double n_upper = 0.0, sum_upper = 0.0, least_upper = INFINITY;
@@ -55,7 +71,8 @@ TK_INLINE Piece piece_at_base(const double *b, ptrdiff_t n, double offset, doubl
 }
 
 #ifdef TK_X86
-/* Both reductions of two vectors at once. */
+/* Reduces the four lanes of a to the first of two numbers and those of b to the second: side
+ * by side the two reductions share their instructions. */
 #define DEFINE_BOTH(OP)                                                                          \
     TK_INLINE TK_AVX2 __m128d both_##OP(__m256d a, __m256d b)                                    \
     {                                                                                            \
@@ -68,7 +85,9 @@ DEFINE_BOTH(add)
 DEFINE_BOTH(min)
 DEFINE_BOTH(max)
 
-/* Pieces in four lanes: of the entries of one row, or four rows side by side. */
+/* Four pieces, one in each lane. They are either those of the entries 0, 4, 8, ... of one row, of
+ * its entries 1, 5, 9, ... and so on, or those of four rows whose entries alternate in memory. As
+ * in piece_at_base, n_above counts U and M together: M alone is their difference. */
 typedef struct {
     __m256d n_upper, sum_upper, least_upper;
     __m256d n_above, sum_middle, least_above, most_below;
@@ -111,7 +130,8 @@ TK_INLINE TK_AVX2 Piece piece_at_avx2(const double *b, ptrdiff_t n, double offse
 #define piece_at_avx2 piece_at_base
 #endif
 
-/* u, where n_middle >= 1 entries are between their bounds; t is the threshold of their sums. */
+/* Returns u by equation (3), without the minimum. The sums are those of b - t for the given t,
+ * which need not be the solution's: with k t they make up for it. Needs n_middle >= 1. */
 TK_INLINE double cap_on_piece(double sum_upper, double n_upper, double sum_middle, double n_middle,
                               double k, double bias, double t)
 {
@@ -120,69 +140,84 @@ TK_INLINE double cap_on_piece(double sum_upper, double n_upper, double sum_middl
            / (n_middle * (bias * k * k + n_upper) + rest * rest);
 }
 
-/* Returns by how much t has to grow. INOUT u: at most `most`. OUT solved: whether the two would be
- * the solution, were they on the same piece; otherwise u stays and its t is sought. */
-TK_INLINE double solve_on_piece(const Piece *at, double k, double bias, double most, double t,
-                                double offset, double *u, int *solved)
+/* Solves (3) and (4) on a piece and returns by how much t has to grow. INOUT u. OUT solvable:
+ * whether a piece of this kind can hold the solution. By (1) either some entries are in M and
+ * fewer than k at the cap, or none is in M and exactly k at the cap (a plateau). On other pieces u
+ * says nothing about the solution, so it is kept, and t alone moves towards (1). */
+TK_INLINE double solve_on_piece(const Piece *at, double k, double bias, double max_cap, double t,
+                                double offset, double *u, int *solvable)
 {
-    /* On a plateau k entries share the cap: rest and middle are 0, and any count will do. */
-    const double rest = k - at->n_upper, count = MOST(at->n_middle, 1.0);
-    *solved = at->n_middle > 0.0 ? rest > 0.0 : rest == 0.0;
-    if (*solved) {
+    /* The d of the equations is `rest`. On a plateau it is 0, as is sum_middle, so that n_middle,
+     * which must not be 0, cancels in (3). */
+    const double rest = k - at->n_upper, n_middle = MOST(at->n_middle, 1.0);
+    *solvable = at->n_middle > 0.0 ? rest > 0.0 : rest == 0.0;
+    if (*solvable) {
         const double cap =
-            cap_on_piece(at->sum_upper, at->n_upper, at->sum_middle, count, k, bias, t);
-        *u = LEAST(most, cap);
+            cap_on_piece(at->sum_upper, at->n_upper, at->sum_middle, n_middle, k, bias, t);
+        *u = LEAST(max_cap, cap);
     }
     if (at->n_middle > 0.0)
-        return (at->sum_middle - rest * *u) / count;
-    if (*solved) {
-        /* t may be anywhere between them and the others: not at the edge, and not far from it. */
-        const double past = at->least_upper - *u, room = LEAST(*u, past - at->most_lower);
-        const double nearest = past - 0.5 * MOST(0.0, room);
-        return past < 0.0 ? nearest : MOST(0.0, nearest);
+        return (at->sum_middle - rest * *u) / n_middle;
+    if (*solvable) {
+        /* Every t between the greatest of L and the least of U minus u gives the same x. It should
+         * not lie on the edge, where the next row leaves the plateau, nor farther than u/2 from
+         * it, where b - t has fewer digits. A t between the two stays. */
+        const double edge = at->least_upper - *u, room = LEAST(*u, edge - at->most_lower);
+        const double inside = edge - 0.5 * MOST(0.0, room);
+        return edge < 0.0 ? inside : MOST(0.0, inside);
     }
+    /* Too few entries are at the cap. The greatest of L would solve (1) if it alone were in M. */
     if (rest > 0.0)
         return at->most_lower - rest * *u;
-    /* Past as many as are too many, were they u apart, but not past the largest, at 0. */
-    const double share = k / at->n_upper * *u, past = at->least_upper - (rest + 1.0) * *u;
-    const double most_move = LEAST(past, -offset - share);
-    return MOST(at->least_upper - share, most_move);
+    /* Too many entries are at the cap, and how they are spread is not known. If they were u apart,
+     * t at the (n_upper - k)-th from below would leave k at the cap (spread_move). If they were
+     * equal, each would get `share` of the sum k u: t should grow at least until the least entry
+     * has no more than that, and at most until the largest, which is 0 - offset, has no less. */
+    const double share = k / at->n_upper * *u, spread_move = at->least_upper - (rest + 1.0) * *u;
+    const double bounded_move = LEAST(spread_move, -offset - share);
+    return MOST(at->least_upper - share, bounded_move);
 }
 
+/* Whether all entries keep their places, up to rounding, if t grows by move and the cap is u. */
 TK_INLINE int is_on_piece(const Piece *at, double move, double u, double slack)
 {
     return at->most_lower - move <= slack && at->least_above - move >= -slack
            && at->most_below - move <= u + slack && at->least_upper - move >= u - slack;
 }
 
-/* Returns whether it came to rest. b: minus shift, a multiple of 4 entries; most: of the cap.
- * INOUT offset (t minus shift), cap: a guess, the solution */
-TK_INLINE int jump_body(const double *b, ptrdiff_t n, double k, double bias, double most,
+/* Jumps until it comes to rest, and returns whether it did. IN b: n entries minus shift, with n a
+ * multiple of 4; max_cap: radius / k. INOUT offset, cap: a guess of t - shift and of u, which
+ * becomes the solution, and is left as it was if there is no rest. x = 0 is told by a cap of 0. */
+TK_INLINE int jump_body(const double *b, ptrdiff_t n, double k, double bias, double max_cap,
                         double shift, double *offset, double *cap, PieceAt piece_at)
 {
     double at_offset = *offset, u = *cap;
     for (int jump = 0; jump < TOPK_JUMPS; jump++) {
         const Piece at = piece_at(b, n, at_offset, u);
         const double t = shift + at_offset, last_u = u;
-        double move, slack, largest;
-        int solved;
+        double move, slack, max_x;
+        int solvable;
+        /* By (5) the sum of the k largest entries is at most the sum tested here. If that is not
+         * positive, x is 0. */
         if (at.sum_upper + at.sum_middle + k * t <= 0.0) {
             *offset = at_offset;
-            *cap = 0.0; /* the sum of the k largest entries is not positive either */
+            *cap = 0.0;
             return 1;
         }
-        move = solve_on_piece(&at, k, bias, most, t, at_offset, &u, &solved);
+        move = solve_on_piece(&at, k, bias, max_cap, t, at_offset, &u, &solvable);
         if (!(u > 0.0 && fabs(move) < INFINITY))
             return 0;
+        /* The comparisons below subtract these three numbers, each rounded once or twice. */
         slack = 2 * DBL_EPSILON * (fabs(at_offset) + fabs(move) + u);
-        largest = LEAST(u, fabs(at_offset + move)); /* of x: from far off, sums lose its digits */
-        if (solved && fabs(move) <= TOPK_FAR * largest + slack
+        /* The largest entry is 0, relative to the shift, and so exceeds the new t by -offset. */
+        max_x = LEAST(u, fabs(at_offset + move));
+        if (solvable && fabs(move) <= TOPK_FAR * max_x + slack
             && is_on_piece(&at, move, u, slack)) {
             *offset = at_offset + move;
             *cap = u;
             return 1;
         }
-        if (jump % 4 == 3) { /* halfway, should it go round in a circle */
+        if (jump % TOPK_HALFWAY == TOPK_HALFWAY - 1) {
             move *= 0.5;
             u = 0.5 * u + 0.5 * last_u;
         }
@@ -191,26 +226,29 @@ TK_INLINE int jump_body(const double *b, ptrdiff_t n, double k, double bias, dou
     return 0;
 }
 
-TK_AVX2 static int jump_avx2(const double *b, ptrdiff_t n, double k, double bias, double most,
+TK_AVX2 static int jump_avx2(const double *b, ptrdiff_t n, double k, double bias, double max_cap,
                              double shift, double *offset, double *cap)
 {
-    return jump_body(b, n, k, bias, most, shift, offset, cap, piece_at_avx2);
+    return jump_body(b, n, k, bias, max_cap, shift, offset, cap, piece_at_avx2);
 }
 
-static int jump_base(const double *b, ptrdiff_t n, double k, double bias, double most,
+static int jump_base(const double *b, ptrdiff_t n, double k, double bias, double max_cap,
                      double shift, double *offset, double *cap)
 {
-    return jump_body(b, n, k, bias, most, shift, offset, cap, piece_at_base);
+    return jump_body(b, n, k, bias, max_cap, shift, offset, cap, piece_at_base);
 }
 
-TK_INLINE int jump_along_path(const double *b, ptrdiff_t n, double k, double bias, double most,
+TK_INLINE int jump_along_path(const double *b, ptrdiff_t n, double k, double bias, double max_cap,
                               double shift, double *offset, double *cap)
 {
-    return TK_HAS_AVX2() ? jump_avx2(b, n, k, bias, most, shift, offset, cap)
-                         : jump_base(b, n, k, bias, most, shift, offset, cap);
+    return TK_HAS_AVX2() ? jump_avx2(b, n, k, bias, max_cap, shift, offset, cap)
+                         : jump_base(b, n, k, bias, max_cap, shift, offset, cap);
 }
 
-/* Four short rows side by side, a row in each lane: entry j of row i is b[4 j + i] ------------- */
+/* Four short rows side by side ------------------------------------------------------------------
+ *
+ * From here on each lane of a vector holds another row: entry j of row i is b[4 j + i]. No
+ * reductions across lanes are needed, and each instruction serves four rows. */
 
 #ifdef TK_X86
 #define WHERE(mask, yes, no) _mm256_blendv_pd(no, yes, mask)
@@ -218,31 +256,33 @@ TK_INLINE int jump_along_path(const double *b, ptrdiff_t n, double k, double bia
 #define IS_AT_MOST(a, b) _mm256_cmp_pd(a, b, _CMP_LE_OQ)
 #define SIZE(a) _mm256_andnot_pd(_mm256_set1_pd(-0.0), a)
 
-/* solve_on_piece in lanes, without a bias. */
+/* As solve_on_piece, for four rows, without a bias and with radius 1. All cases are computed, and
+ * each lane takes the one that applies. */
 TK_INLINE TK_AVX2 __m256d solve_on_pieces(const Pieces *at, __m256d k, __m256d t, __m256d offset,
-                                          __m256d *u, __m256d *solved)
+                                          __m256d *u, __m256d *solvable)
 {
     const __m256d none = _mm256_setzero_pd(), one = _mm256_set1_pd(1.0), rest = k - at->n_upper;
-    const __m256d n_middle = at->n_above - at->n_upper, some = IS_LESS(none, n_middle);
-    const __m256d count = _mm256_max_pd(n_middle, one);
-    const __m256d cap = (count * (at->sum_upper + k * t) + rest * at->sum_middle)
-                        / (count * at->n_upper + rest * rest);
-    const __m256d few = at->most_lower - rest * *u, share = k / at->n_upper * *u;
-    const __m256d many = _mm256_max_pd(
+    const __m256d n_middle = at->n_above - at->n_upper, has_middle = IS_LESS(none, n_middle);
+    const __m256d n_middle_or_1 = _mm256_max_pd(n_middle, one);
+    const __m256d cap = (n_middle_or_1 * (at->sum_upper + k * t) + rest * at->sum_middle)
+                        / (n_middle_or_1 * at->n_upper + rest * rest);
+    const __m256d move_if_few = at->most_lower - rest * *u, share = k / at->n_upper * *u;
+    const __m256d move_if_many = _mm256_max_pd(
         at->least_upper - share,
         _mm256_min_pd(at->least_upper - (rest + one) * *u, -offset - share));
-    __m256d past, nearest;
-    *solved = WHERE(some, IS_LESS(none, rest), _mm256_cmp_pd(rest, none, _CMP_EQ_OQ));
-    *u = WHERE(*solved, _mm256_min_pd(one / k, cap), *u);
-    past = at->least_upper - *u;
-    nearest = past - 0.5 * _mm256_max_pd(none, _mm256_min_pd(*u, past - at->most_lower));
-    nearest = WHERE(IS_LESS(past, none), nearest, _mm256_max_pd(none, nearest));
-    return WHERE(some, (at->sum_middle - rest * *u) / count,
-                 WHERE(*solved, nearest, WHERE(IS_LESS(none, rest), few, many)));
+    __m256d edge, inside;
+    *solvable = WHERE(has_middle, IS_LESS(none, rest), _mm256_cmp_pd(rest, none, _CMP_EQ_OQ));
+    *u = WHERE(*solvable, _mm256_min_pd(one / k, cap), *u);
+    edge = at->least_upper - *u;
+    inside = edge - 0.5 * _mm256_max_pd(none, _mm256_min_pd(*u, edge - at->most_lower));
+    inside = WHERE(IS_LESS(edge, none), inside, _mm256_max_pd(none, inside));
+    return WHERE(has_middle, (at->sum_middle - rest * *u) / n_middle_or_1,
+                 WHERE(*solvable, inside, WHERE(IS_LESS(none, rest), move_if_few, move_if_many)));
 }
 
-/* jump_along_path in lanes, with radius 1. IN open: which rows to solve; returns which of them came
- * to rest. */
+/* As jump_body, for four rows, without a bias and with radius 1. IN open: a mask of the rows to
+ * solve. Returns a mask of those that came to rest. The others go on, and what they compute after
+ * they have rested or failed is not used. */
 TK_INLINE TK_AVX2 __m256d jump_side_by_side(const double *b, ptrdiff_t n, __m256d k, __m256d shift,
                                             __m256d open, __m256d *offset, __m256d *cap)
 {
@@ -252,8 +292,8 @@ TK_INLINE TK_AVX2 __m256d jump_side_by_side(const double *b, ptrdiff_t n, __m256
         const Pieces at = pieces_at(b, 4 * n, at_offset, at_cap);
         const __m256d t = shift + at_offset;
         const __m256d zero = IS_AT_MOST(at.sum_upper + at.sum_middle + k * t, none);
-        __m256d u = at_cap, solved, sound, slack, rests;
-        __m256d move = solve_on_pieces(&at, k, t, at_offset, &u, &solved);
+        __m256d u = at_cap, solvable, sound, slack, rests;
+        __m256d move = solve_on_pieces(&at, k, t, at_offset, &u, &solvable);
         sound = _mm256_and_pd(IS_LESS(none, u), IS_LESS(SIZE(move), infinite));
         slack = 2 * DBL_EPSILON * (SIZE(at_offset) + SIZE(move) + u);
         rests = _mm256_min_pd(u, SIZE(at_offset + move));
@@ -262,13 +302,13 @@ TK_INLINE TK_AVX2 __m256d jump_side_by_side(const double *b, ptrdiff_t n, __m256
         rests = _mm256_and_pd(rests, IS_AT_MOST(-slack, at.least_above - move));
         rests = _mm256_and_pd(rests, IS_AT_MOST(at.most_below - move, u + slack));
         rests = _mm256_and_pd(rests, IS_AT_MOST(u - slack, at.least_upper - move));
-        rests = _mm256_or_pd(zero, _mm256_and_pd(rests, _mm256_and_pd(sound, solved)));
+        rests = _mm256_or_pd(zero, _mm256_and_pd(rests, _mm256_and_pd(sound, solvable)));
         rests = _mm256_and_pd(open, rests);
         *offset = WHERE(rests, at_offset + _mm256_andnot_pd(zero, move), *offset);
         *cap = WHERE(rests, _mm256_andnot_pd(zero, u), *cap);
         arrived = _mm256_or_pd(arrived, rests);
         open = _mm256_and_pd(_mm256_andnot_pd(rests, open), sound);
-        if (jump % 4 == 3) {
+        if (jump % TOPK_HALFWAY == TOPK_HALFWAY - 1) {
             move *= 0.5;
             u = 0.5 * u + 0.5 * at_cap;
         }
@@ -278,8 +318,10 @@ TK_INLINE TK_AVX2 __m256d jump_side_by_side(const double *b, ptrdiff_t n, __m256
     return arrived;
 }
 
-/* OUT b: the margins (s_j - s_own + 1) scale minus the largest of them; -inf in the place of own.
- * Returns which rows are finite, and not too large to be told apart from p. */
+/* OUT b: for four rows of m scores the margins (s_j - s_own + 1) scale, minus the largest of them;
+ * -inf, which is always in L, takes the place of the label's own. Returns a mask of the rows that
+ * are finite and whose sizes sum to less than 1/eps: larger ones have no digits left for x, which
+ * is at most 1. */
 TK_INLINE TK_AVX2 __m256d margins_side_by_side(const double *const *rows, const ptrdiff_t *own,
                                                ptrdiff_t m, double scale, double *b,
                                                __m256d *largest)
@@ -305,20 +347,24 @@ TK_INLINE TK_AVX2 __m256d margins_side_by_side(const double *const *rows, const 
     return IS_LESS(size, _mm256_set1_pd(1.0 / DBL_EPSILON));
 }
 
-/* For up to four rows of m scores: h are the margins s_j - s_own + 1 of the classes j but own. OUT
- * values (4): the largest <h,p> - smoothing/2 <p,p> over 0 <= p_j <= <1,p>/k, <1,p> <= 1, for the
- * rows whose bit is set in what it returns. INOUT starts: two numbers for each row. TEMP b: 4 m */
+/* The values of the smooth top-k hinge loss for up to four rows of m scores. Let h be the margins
+ * s_j - s_own + 1 of the other classes. The value is the maximum of <h,p> - smoothing/2 <p,p> over
+ * 0 <= p_j <= <1,p>/k, <1,p> <= 1, and p is the projection of h / smoothing. OUT values: four
+ * numbers, valid for the rows whose bit is set in the returned mask. INOUT starts: offset and cap
+ * of each row, the guess and then the solution; an offset that is NaN means that there is no
+ * guess. TEMP b: 4 m. */
 TK_AVX2 static int side_by_side_avx2(const double *s, const ptrdiff_t *own, ptrdiff_t n_rows,
                                      ptrdiff_t m, double k, double smoothing, double *starts,
                                      double *values, double *b)
 {
-    const __m256d none = _mm256_setzero_pd(), most = _mm256_set1_pd(1.0 / k);
+    const __m256d none = _mm256_setzero_pd(), max_cap = _mm256_set1_pd(1.0 / k);
     const double *rows[4];
     double start[2][4];
     ptrdiff_t labels[4];
     __m256d largest, square = none, rest = none;
     for (int i = 0; i < 4; i++) {
-        const ptrdiff_t row = i < n_rows ? i : n_rows - 1; /* the last takes all free places */
+        /* Lanes without a row of their own repeat the last row. */
+        const ptrdiff_t row = i < n_rows ? i : n_rows - 1;
         rows[i] = s + row * m;
         labels[i] = own[row];
         start[0][i] = starts[2 * row];
@@ -326,30 +372,33 @@ TK_AVX2 static int side_by_side_avx2(const double *s, const ptrdiff_t *own, ptrd
     }
     const __m256d sound = margins_side_by_side(rows, labels, m, 1.0 / smoothing, b, &largest);
     const __m256d open = _mm256_and_pd(sound, IS_LESS(none, largest));
-    __m256d offset = _mm256_loadu_pd(start[0]), cap = _mm256_min_pd(most, largest), found;
+    __m256d offset = _mm256_loadu_pd(start[0]), cap = _mm256_min_pd(max_cap, largest), found;
     const __m256d given = _mm256_cmp_pd(offset, offset, _CMP_ORD_Q);
     offset = WHERE(given, offset, -2.0 * cap);
     cap = WHERE(given, _mm256_loadu_pd(start[1]), cap);
     found = jump_side_by_side(b, m, _mm256_set1_pd(k), largest, open, &offset, &cap);
-    /* Entries far below the largest lost digits when that was subtracted. */
+    /* Where t is far below the largest entry, the entries near t lost digits when that was
+     * subtracted: such rows are left to project_topk_row, which subtracts t instead. */
     found = _mm256_and_pd(found, _mm256_or_pd(IS_AT_MOST(-offset, TOPK_FAR * k * cap),
                                               IS_AT_MOST(cap, none)));
     for (ptrdiff_t j = 0; j < 4 * m; j += 4) {
-        const __m256d v = _mm256_max_pd(_mm256_loadu_pd(b + j), offset); /* with 0 < p the entry */
+        /* Entries below t count as t. Their p is 0, and 0 times -inf would be NaN. */
+        const __m256d v = _mm256_max_pd(_mm256_loadu_pd(b + j), offset);
         const __m256d p = _mm256_min_pd(v - offset, cap);
         square += p * (smoothing * p);
         rest += p * (smoothing * ((v + largest) - p));
     }
-    /* The rest, <p,h> - smoothing <p,p>, is never negative, and 0 unless the radius binds. */
+    /* The value is smoothing/2 <p,p> plus the rest <p,h> - smoothing <p,p>. By optimality the rest
+     * is 0 unless the radius binds, and never negative except by rounding. */
     _mm256_storeu_pd(values, _mm256_and_pd(open, 0.5 * square + _mm256_max_pd(rest, none)));
     _mm256_storeu_pd(start[0], offset);
-    _mm256_storeu_pd(start[1], WHERE(IS_LESS(none, cap), cap, most));
+    _mm256_storeu_pd(start[1], WHERE(IS_LESS(none, cap), cap, max_cap));
     for (ptrdiff_t i = 0; i < n_rows; i++)
         if (_mm256_movemask_pd(found) >> i & 1) {
             starts[2 * i] = start[0][i];
             starts[2 * i + 1] = start[1][i];
         }
-    /* Where no entry is above 0, neither is the gain. */
+    /* Where no margin is positive, p = 0 is best, and the value 0 stored above is right. */
     return _mm256_movemask_pd(_mm256_or_pd(found, _mm256_andnot_pd(open, sound)));
 }
 #endif
@@ -363,7 +412,7 @@ TK_INLINE int side_by_side(const double *s, const ptrdiff_t *own, ptrdiff_t n_ro
 #endif
     (void)s, (void)own, (void)n_rows, (void)m, (void)k, (void)smoothing, (void)starts, (void)values;
     (void)b;
-    return 0; /* one after the other, then */
+    return 0; /* No row is solved here, so the caller solves each of them by itself. */
 }
 
 #endif
