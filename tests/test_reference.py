@@ -125,9 +125,10 @@ def test_jumps_see_that_the_projection_is_zero(start):
 
 def test_jumps_from_far_away_keep_all_digits():
     """The first sums are of entries near 1e9, and have seven digits of the row left."""
-    row = np.array([0.3, 0.2])
-    t, u = jump_to_topk_cone(row, 1, -1e9, 3e9)
-    np.testing.assert_allclose(np.clip(row - t, 0.0, u), row, rtol=1e-15)
+    row = np.array([0.31, 0.23, 0.17])
+    t, u = jump_to_topk_cone(row, 1, -1e9, 3e9, bias=0.7)
+    expected = reference.project_topk_cone(row, 1, bias=0.7)
+    np.testing.assert_allclose(np.clip(row - t, 0.0, u), expected, rtol=1e-14)
 
 
 def test_jumps_do_not_rest_on_too_few_finite_entries():
