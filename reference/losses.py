@@ -105,14 +105,10 @@ class _MaxMargin(Loss):
     all_slots = False     # whether gamma also weighs the label's slot <1,p>
 
     def value(self, scores, y):
-        """Return the maximum over the set; for gamma = 0 a vertex of the set attains it.
-
-        As 0 is in the set, <h,p> is at least twice the smoothing term: nothing is negative.
-        """
+        """Return the maximum over the set; for gamma = 0 a vertex of the set attains it."""
         h = _margins(_finite(scores), y)
         p = self._best(h, 0.0)
-        term = self._smoothing_term(p)
-        return float(term + max(0.0, h @ p - 2 * term))
+        return float(max(0.0, h @ p - self._smoothing_term(p)))    # 0 is in the set
 
     def conjugate(self, v, y):
         """Return -<1,p> + gamma/2 <p,p> if p is in the set and v_y = -<1,p>, else inf."""
@@ -435,8 +431,7 @@ class MultilabelHinge(Loss):
         if not _can_rank(labels):
             return 0.0
         margins, v = self._margins(s, labels), self._prox(s, labels, 0.0)
-        term = self.smoothing / 2 * (v @ v)
-        return float(term + max(0.0, margins @ np.abs(v) - 2 * term))
+        return float(max(0.0, margins @ np.abs(v) - self.smoothing / 2 * (v @ v)))
 
     def conjugate(self, v, y):
         """Return -<1,p> + gamma/2 <v,v> on the bipartite simplex, else inf."""

@@ -81,17 +81,17 @@ TK_DISPATCH(double, scaled_square, (const double *p, ptrdiff_t n, double scale),
     return ROWS_TOTAL(part);
 }
 
-/* scale <p,b - p>, with the scale at one of the factors for the same reason. */
-TK_DISPATCH(double, scaled_rest,
+/* scale (<p,b> - 1/2 <p,p>), with the scale at one of the factors for the same reason. */
+TK_DISPATCH(double, scaled_gain,
             (const double *p, const double *b, ptrdiff_t n, double scale), (p, b, n, scale))
 {
     double part[ROWS_PARTS] = {0};
     ptrdiff_t j = 0;
     for (; j + ROWS_PARTS <= n; j += ROWS_PARTS)
         for (int i = 0; i < ROWS_PARTS; i++)
-            part[i] += p[j + i] * (scale * (b[j + i] - p[j + i]));
+            part[i] += p[j + i] * (scale * (b[j + i] - 0.5 * p[j + i]));
     for (; j < n; j++)
-        part[0] += p[j] * (scale * (b[j] - p[j]));
+        part[0] += p[j] * (scale * (b[j] - 0.5 * p[j]));
     return ROWS_TOTAL(part);
 }
 

@@ -97,6 +97,6 @@ cdef extern from "rows_sums.h" nogil:
     double take_others(const double* s, Py_ssize_t own, Py_ssize_t m, double margin, double scale,
                        double* others)
 
-    # scale <p,p> and scale <p,b - p>, even where a square of p would underflow.
+    # scale <p,p> and scale (<p,b> - 1/2 <p,p>), even where a square of p would underflow.
     double scaled_square(const double* p, Py_ssize_t n, double scale)
-    double scaled_rest(const double* p, const double* b, Py_ssize_t n, double scale)
+    double scaled_gain(const double* p, const double* b, Py_ssize_t n, double scale)

@@ -361,7 +361,7 @@ TK_AVX2 static int side_by_side_avx2(const double *s, const ptrdiff_t *own, ptrd
     const double *rows[4];
     double start[2][4];
     ptrdiff_t labels[4];
-    __m256d largest, square = none, rest = none;
+    __m256d largest, value = none;
     for (int i = 0; i < 4; i++) {
         /* Lanes without a row of their own repeat the last row. */
         const ptrdiff_t row = i < n_rows ? i : n_rows - 1;

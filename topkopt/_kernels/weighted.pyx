@@ -17,9 +17,13 @@ from libc.math cimport INFINITY, fabs
 
 from topkopt._kernels.knapsack cimport capped_threshold, fix_boxed
 from topkopt._kernels.real cimport real
-from topkopt._kernels.select cimport (Threshold, fill_row, gather_above, heap_pop, heapify, rank_of,
-                                      row_sum_more, scratch)
+from topkopt._kernels.select cimport (Threshold, fill_row, gather_above, gather_below_peaks,
+                                      heap_pop, heapify, rank_of, row_peaks, row_sum_more, scratch)
 from topkopt._kernels.topk cimport TOPK_ALPHA, TOPK_LABEL, project_topk_row
+
+cdef enum:
+    MANY = 256          # in a row this long most entries are far from positive
+
 
 # Neighbouring ranks that share one value of v: their number, the first of their b, the sum of what
 # the others have more than it, and the sum of w. Relative to that first entry nothing is lost: the
@@ -340,7 +344,11 @@ cdef Py_ssize_t gather_candidates(const real* b, Py_ssize_t n, Py_ssize_t n_w, d
         t = capped_threshold(b, n, total / n_w, total, start, work, &n_kept)
         # to lose no entry
         cut = t.shift + t.offset - 2 * DBL_EPSILON * (fabs(t.shift) + fabs(t.offset))
-    return gather_above(b, n, cut, 0.0, work)
+    if n < MANY:
+        return gather_above(b, n, cut, 0.0, work)
+    # Of a long row few entries are worth a look: those below high peaks.
+    row_peaks(b, n, work + n)
+    return gather_below_peaks(b, n, work + n, cut, 0.0, work)
 
 
 cdef void project_weighted_row(const real* b, real* x, Py_ssize_t n, const double* w,

@@ -6,7 +6,7 @@ from libc.math cimport INFINITY, fabs, fmax
 
 from topkopt._kernels.largest cimport largest_sum, weigh_largest
 from topkopt._kernels.select cimport (Around, look_around, row_max, row_sum,
-                                      scaled_rest, scaled_square, take_others)
+                                      scaled_gain, scaled_square, take_others)
 from topkopt._kernels.topk cimport (SHORT, TOPK_ALPHA, TOPK_BETA, TOPK_LABEL, TOPK_WORK, TopKKind,
                                     project_topk_row, side_by_side)
 from topkopt._kernels.weighted cimport WEIGHTED_WORK, project_weighted_row
@@ -71,20 +71,16 @@ cdef class MaxMargin(Loss):
 
     cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
                           double* work) noexcept nogil:
-        # With 0 in the set, <p, b - p> less the bias is not negative, and it is 0 where only the
-        # set's cone binds: what is left of a small p then keeps its digits.
         cdef double* p = work + m
         cdef double smoothing = self.best(s, y.index[0], m, 0.0, work, p, start, p + m)
-        cdef double total, square, rest
+        cdef double value, total
         if smoothing == 0.0:
             return chosen_sum(p, work, m - 1)
-        square = scaled_square(p, m - 1, smoothing)
-        rest = scaled_rest(p, work, m - 1, smoothing)
+        value = scaled_gain(p, work, m - 1, smoothing)
         if self.all_slots:
             total = row_sum(p, m - 1)
-            square += total * (smoothing * total)
-            rest -= total * (smoothing * total)
-        return 0.5 * square + fmax(0.0, rest)
+            value -= 0.5 * total * (smoothing * total)
+        return fmax(0.0, value)     # 0 is in the set, so only rounding can be below it
 
     cdef double row_conjugate(self, const double* v, Labels y, Py_ssize_t m,
                               double* work) noexcept nogil:

@@ -94,15 +94,14 @@ cdef class MultilabelHinge(Loss):
     cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
                           double* work) noexcept nogil:
         cdef double* p = work + m
-        cdef double largest, square
+        cdef double largest
         if y.n == 0 or y.n == m:
             return 0.0
         largest = self.split(s, y, m, work)
         if largest <= 0.0 or self.smoothing == 0.0 or largest == INFINITY:
             return max(0.0, largest)
         self.best(work, y.n, m, 0.0, p, p + m)
-        square = scaled_square(p, m, self.smoothing)
-        return 0.5 * square + fmax(0.0, row_dot(work, p, m) - square)
+        return fmax(0.0, row_dot(work, p, m) - 0.5 * scaled_square(p, m, self.smoothing))
 
     cdef double row_conjugate(self, const double* v, Labels y, Py_ssize_t m,
                               double* work) noexcept nogil:
