@@ -9,6 +9,7 @@
 #ifndef TOPKOPT_ROWS_SUMS_H
 #define TOPKOPT_ROWS_SUMS_H
 
+#include <math.h>
 #include <stddef.h>
 
 #include "simd.h"

@@ -385,12 +385,10 @@ TK_AVX2 static int side_by_side_avx2(const double *s, const ptrdiff_t *own, ptrd
         /* Entries below t count as t. Their p is 0, and 0 times -inf would be NaN. */
         const __m256d v = _mm256_max_pd(_mm256_loadu_pd(b + j), offset);
         const __m256d p = _mm256_min_pd(v - offset, cap);
-        square += p * (smoothing * p);
-        rest += p * (smoothing * ((v + largest) - p));
+        value += p * (smoothing * ((v + largest) - 0.5 * p));
     }
-    /* The value is smoothing/2 <p,p> plus the rest <p,h> - smoothing <p,p>. By optimality the rest
-     * is 0 unless the radius binds, and never negative except by rounding. */
-    _mm256_storeu_pd(values, _mm256_and_pd(open, 0.5 * square + _mm256_max_pd(rest, none)));
+    /* The set holds 0, so only rounding can make a value negative. */
+    _mm256_storeu_pd(values, _mm256_and_pd(open, _mm256_max_pd(value, none)));
     _mm256_storeu_pd(start[0], offset);
     _mm256_storeu_pd(start[1], WHERE(IS_LESS(none, cap), cap, max_cap));
     for (ptrdiff_t i = 0; i < n_rows; i++)
