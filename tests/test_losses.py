@@ -892,6 +892,17 @@ def test_classes_far_below_change_nothing():
         )
 
 
+@pytest.mark.parametrize("smoothing", [1e-3, 1.0, 30.0])
+def test_margins_that_overflow_below(smoothing):
+    """-1e308 - 1e308 is as far below as can be, and changes nothing either."""
+    for kind in ("alpha", "beta", "label"):
+        loss = losses.TopKHinge(1, kind, smoothing)
+        value = loss.value([1e308, 1e308, -1e308], 0)
+        assert value == loss.value([0.0, 0.0, -5.0], 0) > 0
+    loss = losses.MultilabelHinge(smoothing)
+    assert loss.value([1e308, 1e308, -1e308], 0) == loss.value([0.0, 0.0, -5.0], 0) > 0
+
+
 def test_smoothing_that_is_lost_in_rounding():
     """Of margins of 1e44 only the order counts; their projection used to be infeasible."""
     loss = losses.TopKHinge(2, smoothing=30.0)

@@ -387,8 +387,8 @@ TK_AVX2 static int side_by_side_avx2(const double *s, const ptrdiff_t *own, ptrd
         const __m256d p = _mm256_min_pd(v - offset, cap);
         value += p * (smoothing * ((v + largest) - 0.5 * p));
     }
-    /* The set holds 0, so only rounding can make a value negative. */
-    _mm256_storeu_pd(values, _mm256_and_pd(open, _mm256_max_pd(value, none)));
+    /* The set holds 0, so only rounding can make a value negative. (NaN stays NaN in this order.) */
+    _mm256_storeu_pd(values, _mm256_and_pd(open, _mm256_max_pd(none, value)));
     _mm256_storeu_pd(start[0], offset);
     _mm256_storeu_pd(start[1], WHERE(IS_LESS(none, cap), cap, max_cap));
     for (ptrdiff_t i = 0; i < n_rows; i++)

@@ -1,6 +1,7 @@
 """Entropic losses: the differences u = s_j - s_y of the other classes j."""
 import numpy as np
 
+from libc.float cimport DBL_MAX
 from libc.math cimport INFINITY, exp, fabs, fmax, log, log1p
 
 from topkopt._kernels.entropy cimport (ENTROPY_WORK, TOPK_ENTROPY_WORK, prox_entropy_row,
@@ -43,7 +44,7 @@ cdef void softmax_prox(const double* q, Py_ssize_t own, Py_ssize_t m, double alp
         work[j] = q[j] - q[own]
     work[own] = alpha
     if row_max(<const double*>work, m) == INFINITY:
-        keep_finite(work, m)
+        keep_finite(work, m, DBL_MAX)
     start[0] = prox_entropy_row(<const double*>work, v, m, alpha, 1.0, INFINITY, start[0],
                                 work + m)
     v[own] = 0.0

@@ -1,7 +1,7 @@
 """Hinge losses: the margins h = 1 + s_j - s_y of the other classes j."""
 import numpy as np
 
-from libc.float cimport DBL_EPSILON, DBL_MIN
+from libc.float cimport DBL_EPSILON, DBL_MAX, DBL_MIN
 from libc.math cimport INFINITY, fabs, fmax
 
 from topkopt._kernels.largest cimport largest_sum, weigh_largest
@@ -56,7 +56,7 @@ cdef class MaxMargin(Loss):
         if curvature >= DBL_MIN:
             size = take_others(s, own, m, 1.0, 1.0 / curvature, b)
             if size == INFINITY:
-                keep_finite(b, m)
+                keep_finite(b, m, 0.5 * DBL_MAX / fmax(1.0, curvature))
             # Entries far below the others may be as large as they like.
             if size < 1.0 / DBL_EPSILON or row_max(<const double*>b, m - 1) < 1.0 / DBL_EPSILON:
                 self.project(b, p, m - 1, 1.0 if self.all_slots else alpha / curvature, start,
@@ -80,7 +80,7 @@ cdef class MaxMargin(Loss):
         if self.all_slots:
             total = row_sum(p, m - 1)
             value -= 0.5 * total * (smoothing * total)
-        return fmax(0.0, value)     # 0 is in the set, so only rounding can be below it
+        return 0.0 if value < 0.0 else value    # 0 is in the set: only rounding is below it
 
     cdef double row_conjugate(self, const double* v, Labels y, Py_ssize_t m,
                               double* work) noexcept nogil:

@@ -63,9 +63,9 @@ cdef class MultilabelHinge(Loss):
         largest = (high - low) + 1.0
         half = 0.5 * min(largest, DBL_MAX)
         for j in range(y.n):
-            b[j] = half - (b[j] - low)
+            b[j] = half - min(b[j] - low, DBL_MAX)
         for j in range(y.n, m):
-            b[j] = half + (b[j] - high)
+            b[j] = half + max(b[j] - high, -DBL_MAX)
         return largest
 
     cdef void best(self, double* b, Py_ssize_t n, Py_ssize_t m, double alpha, double* p,
@@ -94,14 +94,15 @@ cdef class MultilabelHinge(Loss):
     cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
                           double* work) noexcept nogil:
         cdef double* p = work + m
-        cdef double largest
+        cdef double largest, value
         if y.n == 0 or y.n == m:
             return 0.0
         largest = self.split(s, y, m, work)
         if largest <= 0.0 or self.smoothing == 0.0 or largest == INFINITY:
             return max(0.0, largest)
         self.best(work, y.n, m, 0.0, p, p + m)
-        return fmax(0.0, row_dot(work, p, m) - 0.5 * scaled_square(p, m, self.smoothing))
+        value = row_dot(work, p, m) - 0.5 * scaled_square(p, m, self.smoothing)
+        return 0.0 if value < 0.0 else value
 
     cdef double row_conjugate(self, const double* v, Labels y, Py_ssize_t m,
                               double* work) noexcept nogil:

@@ -7,10 +7,10 @@ from topkopt._kernels.select cimport row_sum, take_others
 from topkopt.losses.base cimport Labels
 
 
-cdef inline void keep_finite(double* u, Py_ssize_t n) noexcept nogil:
+cdef inline void keep_finite(double* u, Py_ssize_t n, double most) noexcept nogil:
     cdef Py_ssize_t j
     for j in range(n):
-        u[j] = max(-DBL_MAX, min(u[j], DBL_MAX))
+        u[j] = max(-most, min(u[j], most))
 
 
 cdef inline void take_differences(const double* s, Py_ssize_t own, Py_ssize_t m,
@@ -18,7 +18,7 @@ cdef inline void take_differences(const double* s, Py_ssize_t own, Py_ssize_t m,
     # OUT u (m entries): s_j - s_own in the order of take_others; what overflows is the largest
     # number there is
     if take_others(s, own, m, 0.0, 1.0, u) == INFINITY:
-        keep_finite(u, m)
+        keep_finite(u, m, DBL_MAX)
 
 
 cdef inline void return_others(Py_ssize_t own, Py_ssize_t m, double* v) noexcept nogil:
