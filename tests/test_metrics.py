@@ -381,7 +381,10 @@ def test_masked_arrays_are_refused():
     for place, name in enumerate(["y_true", "y_score", "sample_weight"]):
         for metric, truth in ((topk_accuracy, LABELS), (rank_loss, RELEVANT)):
             data = [truth, SCORES, np.ones(60)]
-            data[place] = np.ma.masked_array(data[place], mask=np.asarray(data[place]) > 3)
+            data[place] = np.ma.masked_array(
+                data[place], mask=np.zeros(np.shape(data[place]), bool)
+            )
+            data[place].mask[3] = True
             with raises(ValueError, name, "masked"):
                 metric(*data[:2], sample_weight=data[2])
 

@@ -236,7 +236,9 @@ class TopKClassifier(CertifiedClassifier):
         check_loss(self.loss, "multiclass")
         loss = losses.from_flat(self.loss, k=k, smoothing=self.smoothing, weights=self.weights)
         m = len(self.classes_)
-        places = loss.places
+        # Weights that are listed have their own check, which names them.
+        listed = "weights" in loss.declaration.parameters and not isinstance(self.weights, str)
+        places = None if listed else loss.places
         if m >= 2 and places is not None and places >= m:
             raise ValueError(
                 f"k must be less than the number of classes ({m}), got {places}: naming all of "
