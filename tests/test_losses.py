@@ -912,6 +912,14 @@ def test_smoothing_that_is_lost_in_rounding():
     np.testing.assert_allclose(loss.value(scores, 1), mean, rtol=1e-15)
 
 
+def test_smoothing_of_large_weights_is_not_lost():
+    """Beyond margins of smoothing/eps a vertex is as good as any; its square still counts."""
+    loss = losses.WeightedTopKHinge([100.0, 50.0], smoothing=1e-9, envelope="all")
+    scores = np.array([0.0, 1.2e7, -2.4e7])
+    assert units_off(loss, scores, 0) <= 1
+    assert loss.value(scores, 0) == 150.0 - 0.5e-9 * (100.0**2 + 50.0**2 + 150.0**2)
+
+
 def test_smoothing_so_large_that_squares_underflow():
     for loss in (losses.Hinge(1e200), losses.TopKHinge(1, "beta", 1e200)):
         np.testing.assert_allclose(loss.value([0.0, 1.0], 0), 2e-200, rtol=1e-15)

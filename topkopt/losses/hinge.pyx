@@ -72,14 +72,14 @@ cdef class MaxMargin(Loss):
     cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
                           double* work) noexcept nogil:
         cdef double* p = work + m
-        cdef double smoothing = self.best(s, y.index[0], m, 0.0, work, p, start, p + m)
         cdef double value, total
-        if smoothing == 0.0:
-            return chosen_sum(p, work, m - 1)
-        value = scaled_gain(p, work, m - 1, smoothing)
+        if self.best(s, y.index[0], m, 0.0, work, p, start, p + m) > 0.0:
+            value = scaled_gain(p, work, m - 1, self.smoothing)
+        else:
+            value = chosen_sum(p, work, m - 1) - 0.5 * scaled_square(p, m - 1, self.smoothing)
         if self.all_slots:
             total = row_sum(p, m - 1)
-            value -= 0.5 * total * (smoothing * total)
+            value -= 0.5 * total * (self.smoothing * total)
         return 0.0 if value < 0.0 else value    # 0 is in the set: only rounding is below it
 
     cdef double row_conjugate(self, const double* v, Labels y, Py_ssize_t m,
