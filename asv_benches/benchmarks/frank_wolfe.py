@@ -24,6 +24,8 @@ def train(X, y, loss, method, **options):
     """Train, whether or not the tolerance is reached."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
+        # There may be more classes than examples; the last example is of the last one.
+        options["n_classes"] = int(y[-1]) + 1
         return solve(X, y, loss, C=1.0, method=method, random_state=0, **options)
 
 
