@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 
 from topkopt import ConvergenceWarning, losses, reference, solve
-from topkopt.solvers.ascent import METHODS, make_ascent
+from topkopt.solvers.choice import METHODS, make_method
 from topkopt.solvers.vertices import VertexExamples
 
 FAMILY = tuple(method for method in METHODS if method != "sdca")
@@ -123,11 +123,11 @@ def ascent_of(method, loss):
     seen = {}
 
     def spy(*arguments):
-        seen["ascent"] = make_ascent(*arguments)
+        seen["ascent"] = make_method(*arguments)
         return seen["ascent"]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("topkopt.solvers.training.make_ascent", spy)
+        patch.setattr("topkopt.solvers.training.make_method", spy)
         train(X, y, loss, C=2.0, method=method, max_epochs=1, tol=0.0)
     assert isinstance(seen["ascent"].examples, VertexExamples)
     return seen["ascent"], y

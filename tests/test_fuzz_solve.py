@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse
 
 from topkopt import ConvergenceWarning, losses, solve
-from topkopt.solvers.ascent import METHODS
+from topkopt.solvers.choice import METHODS
 
 KINDS = ("alpha", "beta", "label")
 

@@ -468,7 +468,7 @@ def test_history():
     X, y = problem(loss)
     solution = solve(X, y, loss, tol=1e-8, random_state=0)
     history = solution.history
-    assert list(history) == ["epoch", "seconds", "primal", "dual", "gap"]
+    assert list(history) == ["epoch", "seconds", "primal", "dual", "gap", "method"]
     assert all(
         isinstance(a, np.ndarray) and a.shape == history["gap"].shape for a in history.values()
     )

@@ -1,8 +1,9 @@
 """Training to a duality gap that the user asks for.
 
 In the order in which the modules build on each other: `data` (feature matrices), `problem` (data,
-labels, loss and C), `solution` (what users get), `certificate`, `progress`, the methods (`ascent`,
-`descent`), `training` (`solve`) and `path`.
+labels, loss and C), `solution` (what users get), `certificate`, `progress`, `method` (what all
+methods have in common), the methods (`sdca`, `frank_wolfe`, `descent`), `choice` (the methods by
+name), `training` (`solve`) and `path`.
 """
 
 from topkopt.solvers.solution import ConvergenceWarning, Solution, State

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from topkopt.solvers.data import inner_product
 from topkopt.solvers.problem import Problem
 
-if TYPE_CHECKING:
-    from topkopt.solvers.ascent import Ascent
-
-__all__ = ["Certificate", "certify", "check_finite_objective"]
+__all__ = ["Certificate", "certify", "check_finite_objective", "pair_certificate"]
 
 # How many units of rounding the difference of the two objectives may be off, next to the terms they
 # are made of.
@@ -37,21 +34,41 @@ class Certificate:
         return -max(tol, self.rounding) <= self.gap <= tol
 
 
-def certify(problem: Problem, ascent: Ascent) -> Certificate:
-    """Return the certificate of the current dual blocks and coefficients."""
-    losses_sum, conjugates, inner = ascent.sums()
-    if ascent.coef is ascent.dual:  # <A, K A>, which only rounding can make negative
-        square = max(0.0, inner)
-    else:
-        square = inner_product(ascent.coef, ascent.coef)
+def pair_certificate(
+    problem: Problem, coef: NDArray, dual: NDArray, sums: tuple[float, float, float]
+) -> Certificate:
+    """Return the certificate of dual blocks A and the W = X'A that belongs to them.
+
+    The sums are those of costs times losses and conjugates, and <A, scores>.
+    """
+    losses_sum, conjugates, inner = sums
+    # <A, K A> of a kernel can only be negative by rounding.
+    square = max(0.0, inner) if coef is dual else inner_product(coef, coef)
+    return certify(problem, losses_sum, square, conjugates, square)
+
+
+def certify(
+    problem: Problem, losses_sum: float, square: float, conjugates: float, dual_square: float
+) -> Certificate:
+    """Return the certificate of a W and dual blocks A.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is trained.
+    losses_sum, square : float
+        The sum of costs times losses under W, and |W|^2.
+    conjugates, dual_square : float
+        The sum of costs times conjugates of A, and |X'A|^2.
+    """
     primal = problem.scale * (losses_sum + 0.5 * square)
-    dual_value = problem.scale * (-conjugates - 0.5 * square)
+    dual_value = problem.scale * (-conjugates - 0.5 * dual_square)
     check_finite_objective(problem, primal, dual_value)
     size = max(abs(primal), abs(dual_value))
     if size == 0:
         return Certificate(primal, dual_value, 0.0, 0.0)
-    terms = problem.scale * (abs(losses_sum) + abs(conjugates) + square)
-    rounding = _ROUNDING * float(np.finfo(problem.data.dtype).eps) * terms / size
+    terms = abs(losses_sum) + abs(conjugates) + 0.5 * (square + dual_square)
+    rounding = _ROUNDING * float(np.finfo(problem.data.dtype).eps) * problem.scale * terms / size
     return Certificate(primal, dual_value, (primal - dual_value) / size, rounding)
 
 

@@ -55,7 +55,15 @@ def descend(
     def show(x: NDArray, primal: float) -> bool:
         coef = x.reshape(begin.shape) if linear else None
         return progress.check(
-            State(latest["n"], progress.seconds(), primal, np.nan, np.nan, [coef, latest["dual"]])
+            State(
+                latest["n"],
+                progress.seconds(),
+                primal,
+                np.nan,
+                np.nan,
+                "lbfgs",
+                [coef, latest["dual"]],
+            )
         )
 
     def iterate(intermediate_result: scipy.optimize.OptimizeResult) -> None:

@@ -14,6 +14,7 @@ cdef class Examples:
     cdef const double[::1] square_norm
     cdef double[:, ::1] start        # where the search of each example's last step ended
     cdef double[:, ::1] value_start  # and that of its last value
+    cdef unsigned char[::1] moved    # whether an example's last step changed its block
     cdef double[::1] scratch
 
     cdef Labels labels(self, Py_ssize_t i) noexcept nogil

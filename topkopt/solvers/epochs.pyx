@@ -57,6 +57,7 @@ cdef class Examples:
         self.n_classes = n_classes
         self.start = np.full((len(cost), START), NAN)
         self.value_start = np.full((len(cost), START), NAN)
+        self.moved = np.ones(len(cost), np.uint8)
         self.scratch = np.empty((1 + SIDE_BY_SIDE) * n_classes + loss.work_size(n_classes) + 1)
 
     cdef Labels labels(self, Py_ssize_t i) noexcept nogil:
@@ -64,6 +65,10 @@ cdef class Examples:
         y.index = &self.label_index[self.label_start[i]]
         y.n = self.label_start[i + 1] - self.label_start[i]
         return y
+
+    def still_moving(self, rows):
+        """Return those of the rows whose block changed in its last step."""
+        return rows[np.asarray(self.moved)[rows] != 0]
 
     cdef void announce(self, Py_ssize_t i) noexcept nogil:
         prefetch(&self.label_start[i], 1)
@@ -111,6 +116,7 @@ cdef void update_block(Examples examples, Py_ssize_t i, const real* s, real* a, 
             v[j] = -a[j] / examples.cost[i]
     examples.step(i, q, v, v + m)
     change.n_nonzero = replace_row(v, examples.cost[i], m, a, d, change.index)
+    examples.moved[i] = change.n_nonzero != 0
 
 
 cdef void walk_block(Examples examples, const Py_ssize_t* rows, Py_ssize_t n_rows, real* s,

@@ -98,6 +98,7 @@ class Progress:
             "primal": "primal",
             "dual": "dual_value",
             "gap": "gap",
+            "method": "method",
         }
         return {
             key: np.array([getattr(state, name) for state in self.states])

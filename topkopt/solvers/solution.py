@@ -29,6 +29,8 @@ class State:
         Time since the start.
     primal, dual_value, gap : float
         The two objectives (in the scale of `Solution.primal`) and their relative difference.
+    method : str
+        The method that came here.
     coef : ndarray of shape (d, m) or None
         The W of that moment; None with a kernel.
     dual : ndarray of shape (n, m)
@@ -40,6 +42,7 @@ class State:
     primal: float
     dual_value: float
     gap: float
+    method: str
     _arrays: list[NDArray | None] = field(repr=False)  # W and A; the solver's own until copied
     _copied: list[bool] = field(repr=False, default_factory=lambda: [False, False])
 
@@ -87,7 +90,7 @@ class Solution:
     n_epochs : int
         Passes over the data.
     history : dict of ndarray
-        "epoch", "seconds", "primal", "dual" and "gap" of every certificate.
+        "epoch", "seconds", "primal", "dual", "gap" and "method" of every certificate.
     loss : Loss
         The loss trained with.
     C : float

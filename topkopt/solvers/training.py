@@ -5,6 +5,7 @@ The steps themselves are compiled, see ``epochs``.
 
 from __future__ import annotations
 
+import math
 import operator
 import warnings
 from collections.abc import Callable
@@ -16,10 +17,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from topkopt import losses
 from topkopt._validation import check_k, check_scalar
-from topkopt.solvers.ascent import Ascent, check_method, make_ascent
-from topkopt.solvers.certificate import Certificate, certify
+from topkopt.solvers.certificate import Certificate
+from topkopt.solvers.choice import check_method, make_method
 from topkopt.solvers.data import Data
 from topkopt.solvers.descent import descend
+from topkopt.solvers.method import Method
 from topkopt.solvers.problem import Problem, as_problem
 from topkopt.solvers.progress import Progress
 from topkopt.solvers.solution import ConvergenceWarning, Solution, State
@@ -315,8 +317,8 @@ def _ascend(
     warm_start: Solution | None,
     block_size: int,
 ) -> tuple[Solution, str]:
-    """Climb the dual with the gap as the only stopping rule; also return what to complain of."""
-    ascent = make_ascent(
+    """Train with the gap as the only stopping rule; also return what to complain of."""
+    method = make_method(
         settings.method,
         problem,
         _start_dual(problem, warm_start),
@@ -324,43 +326,43 @@ def _ascend(
         _as_generator(settings.random_state),
         block_size,
     )
-    epoch, fresh, reason = 0, True, f"max_epochs={settings.max_epochs} reached"
+    passes, due, settled = 0.0, 0.0, True
+    reason = f"max_epochs={settings.max_epochs} reached"
     try:
         while True:
-            last = epoch == settings.max_epochs
-            if last or epoch % settings.check_every == 0:
-                # Before a result is vouched for, what rounding added to W step by step is removed.
+            last = passes >= settings.max_epochs
+            if last or passes >= due:
+                due = passes + settings.check_every
                 if last:
-                    ascent.refresh()
-                found = certify(problem, ascent)
-                if found.reaches(settings.tol) and not (last or fresh):
-                    ascent.refresh()
-                    fresh = True
-                    found = certify(problem, ascent)
-                if progress.check(_state(epoch, progress, found, ascent)):
+                    method.settle()
+                found = method.certificate()
+                if found.reaches(settings.tol) and not (last or settled):
+                    method.settle()
+                    settled = True
+                    found = method.certificate()
+                if progress.check(_state(passes, progress, found, method)):
                     reason = "stopped by the callback"
                     break
                 if last or found.reaches(settings.tol):
                     break
             progress.move_on()
-            ascent.advance()
-            epoch += 1
-            fresh = False
+            passes += method.advance()
+            settled = False
     except KeyboardInterrupt:
         if settings.on_interrupt == "raise":
             raise
-        ascent.refresh()
-        found = certify(problem, ascent)
-        progress.note(_state(epoch, progress, found, ascent))
+        method.settle()
+        found = method.certificate()
+        progress.note(_state(passes, progress, found, method))
         reason = "interrupted"
     solution = Solution(
-        coef=None if ascent.coef is ascent.dual else ascent.coef,
-        dual=ascent.dual,
+        coef=None if method.coef is method.dual else method.coef,
+        dual=method.dual,
         primal=found.primal,
         dual_value=found.dual_value,
         gap=found.gap,
         converged=found.reaches(settings.tol),
-        n_epochs=epoch,
+        n_epochs=math.ceil(passes),
         history=progress.history(),
         loss=problem.loss,
         C=problem.C,
@@ -372,14 +374,15 @@ def _ascend(
     return solution, _complaint(reason, found, settings.tol)
 
 
-def _state(epoch: int, progress: Progress, found: Certificate, ascent: Ascent) -> State:
+def _state(passes: float, progress: Progress, found: Certificate, method: Method) -> State:
     return State(
-        epoch,
+        math.ceil(passes),
         progress.seconds(),
         found.primal,
         found.dual_value,
         found.gap,
-        [None if ascent.coef is ascent.dual else ascent.coef, ascent.dual],
+        method.name,
+        [None if method.coef is method.dual else method.coef, method.dual],
     )
 
 
