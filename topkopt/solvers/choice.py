@@ -11,7 +11,7 @@ from topkopt import losses
 from topkopt.solvers.frank_wolfe import ActiveSetFrankWolfe, FrankWolfe
 from topkopt.solvers.method import Method
 from topkopt.solvers.problem import Problem
-from topkopt.solvers.sdca import CoordinateAscent
+from topkopt.solvers.sdca import CoordinateAscent, ShrinkingAscent
 from topkopt.solvers.vertices import ActiveSets, VertexExamples
 
 __all__ = ["METHODS", "check_method", "make_method"]
@@ -32,11 +32,24 @@ def check_method(method: str, loss: losses.Loss) -> None:
 
 
 def make_method(
-    name: str, problem: Problem, dual: NDArray, warm: bool, rng: Any, block_size: int
+    name: str,
+    problem: Problem,
+    dual: NDArray,
+    warm: bool,
+    rng: Any,
+    block_size: int,
+    tol: float | None,
 ) -> Method:
-    """Return the method of a name, from dual blocks that are not 0 if it starts warm."""
+    """Return the method of a name, from dual blocks that are not 0 if it starts warm.
+
+    With a tolerance it may choose for itself when to certify.
+    """
     if name == "sdca":
-        method: Method = CoordinateAscent(problem, problem.examples(), dual, rng, block_size)
+        method: Method = (
+            CoordinateAscent(problem, problem.examples(), dual, rng, block_size)
+            if tol is None
+            else ShrinkingAscent(problem, problem.examples(), dual, rng, block_size, tol)
+        )
     else:
         method = _vertex_method(name, problem, dual, warm, rng, block_size)
     method.name = name

@@ -36,7 +36,9 @@ class Data(ABC):
     n_rows: int
     n_features: int
     dtype: np.dtype
+    X: Any
     square_norms: NDArray
+    n_entries: int  # stored numbers
 
     @abstractmethod
     def epoch(
@@ -45,8 +47,10 @@ class Data(ABC):
         """Take one dual step for each row in order."""
 
     @abstractmethod
-    def sums(self, examples: Examples, coef: NDArray, dual: NDArray) -> tuple[float, float, float]:
-        """Return the sums of costs times losses and conjugates, and <A, scores>."""
+    def sums(
+        self, examples: Examples, coef: NDArray, dual: NDArray, rows: NDArray
+    ) -> tuple[float, float, float]:
+        """Return the sums of costs times losses and conjugates, and <A, scores>, of some rows."""
 
     @abstractmethod
     def coef_from(self, dual: NDArray) -> NDArray:
@@ -55,6 +59,15 @@ class Data(ABC):
     @abstractmethod
     def scores(self, coef: NDArray) -> NDArray:
         """Return the scores of all rows."""
+
+    def coef_after(self, coef: NDArray, change: NDArray, rows: NDArray) -> NDArray:
+        """Return what W = X'A becomes when the blocks of some rows change."""
+        step = max(1, _CHUNK // max(1, self.n_features))
+        coef = coef.copy()
+        for first in range(0, len(rows), step):
+            part = slice(first, first + step)
+            coef += _product(self.X[rows[part]].T, change[part])
+        return coef
 
     def auto_block(self, n_classes: int) -> int:
         """Return how many rows to take together."""
@@ -82,6 +95,7 @@ class DenseData(Data):
     def _hold(self, X: NDArray) -> None:
         self.X = X
         self.n_rows, self.n_features = X.shape
+        self.n_entries = X.size
         self.dtype = X.dtype
         for _, part in self._parts():
             _check_finite(part, "X")
@@ -99,9 +113,11 @@ class DenseData(Data):
         """Take one dual step for each row in order."""
         epochs.dense_epoch(examples, self.X, coef, dual, order, block_size)
 
-    def sums(self, examples: Examples, coef: NDArray, dual: NDArray) -> tuple[float, float, float]:
-        """Return the sums of costs times losses and conjugates, and <A, X W>."""
-        return epochs.dense_sums(examples, self.X, coef, dual, self._sums_rows(dual))
+    def sums(
+        self, examples: Examples, coef: NDArray, dual: NDArray, rows: NDArray
+    ) -> tuple[float, float, float]:
+        """Return the sums of costs times losses and conjugates, and <A, X W>, of some rows."""
+        return epochs.dense_sums(examples, self.X, coef, dual, rows, self._sums_rows(dual))
 
     def _sums_rows(self, dual: NDArray) -> int:
         return int(np.clip(2 * _CHUNK // max(self.n_features, dual.shape[1]), 1, _SUMS_ROWS))
@@ -165,9 +181,13 @@ class KernelData(DenseData):
         """Take one dual step for each row in order; coef is dual."""
         epochs.kernel_epoch(examples, self.X, dual, order, block_size, self.shift)
 
-    def sums(self, examples: Examples, coef: NDArray, dual: NDArray) -> tuple[float, float, float]:
-        """Return the sums of costs times losses and conjugates, and <A, scores>."""
-        return epochs.dense_sums(examples, self.X, dual, dual, self._sums_rows(dual), self.shift)
+    def sums(
+        self, examples: Examples, coef: NDArray, dual: NDArray, rows: NDArray
+    ) -> tuple[float, float, float]:
+        """Return the sums of costs times losses and conjugates, and <A, scores>, of some rows."""
+        return epochs.dense_sums(
+            examples, self.X, dual, dual, rows, self._sums_rows(dual), self.shift
+        )
 
     def coef_from(self, dual: NDArray) -> NDArray:
         """Return A itself."""
@@ -196,6 +216,7 @@ class SparseData(Data):
         _check_finite(X.data, "X")
         self.X = X
         self.n_rows, self.n_features = X.shape
+        self.n_entries = X.nnz
         self.dtype = X.dtype
         width = np.result_type(X.indices, X.indptr)
         self.parts = X.data, X.indices.astype(width, copy=False), X.indptr.astype(width, copy=False)
@@ -211,9 +232,11 @@ class SparseData(Data):
         """Take one dual step for each row in order, one by one."""
         epochs.sparse_epoch(examples, *self.parts, coef, dual, order)
 
-    def sums(self, examples: Examples, coef: NDArray, dual: NDArray) -> tuple[float, float, float]:
-        """Return the sums of costs times losses and conjugates, and <A, X W>."""
-        return epochs.sparse_sums(examples, *self.parts, coef, dual)
+    def sums(
+        self, examples: Examples, coef: NDArray, dual: NDArray, rows: NDArray
+    ) -> tuple[float, float, float]:
+        """Return the sums of costs times losses and conjugates, and <A, X W>, of some rows."""
+        return epochs.sparse_sums(examples, *self.parts, coef, dual, rows)
 
     def coef_from(self, dual: NDArray) -> NDArray:
         """Return W = X'A."""

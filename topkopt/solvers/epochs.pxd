@@ -15,6 +15,7 @@ cdef class Examples:
     cdef double[:, ::1] start        # where the search of each example's last step ended
     cdef double[:, ::1] value_start  # and that of its last value
     cdef unsigned char[::1] moved    # whether an example's last step changed its block
+    cdef double[::1] gap             # what an example adds to the duality gap, at its last look
     cdef double[::1] scratch
 
     cdef Labels labels(self, Py_ssize_t i) noexcept nogil
@@ -33,6 +34,6 @@ cdef struct Sums:
     double conjugates
     double inner
 
-# Adds what the rows first, first + 1, ... contribute; their scores and blocks are behind each other
-cdef void add_rows(Examples examples, Py_ssize_t first, Py_ssize_t n_rows, const real* s,
+# Adds what some rows contribute. Their scores are behind each other; a are the blocks of all rows
+cdef void add_rows(Examples examples, const Py_ssize_t* rows, Py_ssize_t n_rows, const real* s,
                    const real* a, Sums* sums) noexcept nogil

@@ -25,6 +25,9 @@ cdef enum:
     SPARSE_SHARE = 16   # a change is sparse when at most this part of it is not zero
 
 
+cdef double FIRM = 1e12   # curvature next to which that of a conjugate is nothing
+
+
 ctypedef fused integer:
     int32_t
     int64_t
@@ -58,6 +61,7 @@ cdef class Examples:
         self.start = np.full((len(cost), START), NAN)
         self.value_start = np.full((len(cost), START), NAN)
         self.moved = np.ones(len(cost), np.uint8)
+        self.gap = np.zeros(len(cost))
         self.scratch = np.empty((1 + SIDE_BY_SIDE) * n_classes + loss.work_size(n_classes) + 1)
 
     cdef Labels labels(self, Py_ssize_t i) noexcept nogil:
@@ -66,9 +70,15 @@ cdef class Examples:
         y.n = self.label_start[i + 1] - self.label_start[i]
         return y
 
-    def still_moving(self, rows):
-        """Return those of the rows whose block changed in its last step."""
-        return rows[np.asarray(self.moved)[rows] != 0]
+    @property
+    def moved_rows(self):
+        """Whether the last step of each example changed its block."""
+        return np.asarray(self.moved)
+
+    @property
+    def row_gaps(self):
+        """The part of the duality gap that each example had in its last certificate."""
+        return np.asarray(self.gap)
 
     cdef void announce(self, Py_ssize_t i) noexcept nogil:
         prefetch(&self.label_start[i], 1)
@@ -268,15 +278,16 @@ def sparse_epoch(Examples examples, const real[::1] data, const integer[::1] ind
                 add_change(&change, data[j], &d[0], &w[indices[j], 0], m)
 
 
-cdef void add_rows(Examples examples, Py_ssize_t first, Py_ssize_t n_rows, const real* s,
+cdef void add_rows(Examples examples, const Py_ssize_t* rows, Py_ssize_t n_rows, const real* s,
                    const real* a, Sums* sums) noexcept nogil:
-    cdef Py_ssize_t j, size, m = examples.n_classes
+    cdef Py_ssize_t i, j, size, m = examples.n_classes
     cdef double* v = &examples.scratch[0]
     cdef double* work = v + m
     cdef const double* scores = work
     cdef double[SIDE_BY_SIDE] losses
+    cdef double[SIDE_BY_SIDE * START] start
     cdef Labels[SIDE_BY_SIDE] y
-    cdef double cost
+    cdef double cost, conjugate, inner
     if real is float:
         work += SIDE_BY_SIDE * m
     while n_rows > 0:
@@ -286,38 +297,47 @@ cdef void add_rows(Examples examples, Py_ssize_t first, Py_ssize_t n_rows, const
         else:
             for j in range(size * m):
                 v[m + j] = s[j]
-        for j in range(size):
-            y[j] = examples.labels(first + j)
-        examples.loss.row_values(scores, y, size, m, &examples.value_start[first, 0], losses, work)
-        for j in range(size):
-            cost = examples.cost[first + j]
+        for i in range(size):
+            y[i] = examples.labels(rows[i])
+            for j in range(START):
+                start[i * START + j] = examples.value_start[rows[i], j]
+        examples.loss.row_values(scores, y, size, m, start, losses, work)
+        for i in range(size):
+            for j in range(START):
+                examples.value_start[rows[i], j] = start[i * START + j]
+            cost = examples.cost[rows[i]]
+            examples.gap[rows[i]] = 0.0
             if cost > 0.0:
-                sums.losses += cost * losses[j]
-                sums.inner -= cost * scaled_dot(s + j * m, a + j * m, -1.0 / cost, m, v)
+                inner = -cost * scaled_dot(s + i * m, a + rows[i] * m, -1.0 / cost, m, v)
+                sums.losses += cost * losses[i]
+                sums.inner += inner
                 if examples.loss.convex:
-                    sums.conjugates += cost * examples.loss.row_conjugate(v, y[j], m, work)
+                    conjugate = examples.loss.row_conjugate(v, y[i], m, work)
+                    sums.conjugates += cost * conjugate
+                    examples.gap[rows[i]] = cost * (losses[i] + conjugate) + inner
         s += size * m
-        a += size * m
-        first += size
+        rows += size
         n_rows -= size
 
 
 def dense_sums(Examples examples, const real[:, :] x, const real[:, ::1] w,
-               const real[:, ::1] a, Py_ssize_t block_size,
+               const real[:, ::1] a, const Py_ssize_t[::1] rows, Py_ssize_t block_size,
                const double[::1] shift=None):
-    """Return (sum C_i L_i, sum C_i L_i*, <A, S>) with the scores S = X W + diag(shift) A.
+    """Return (sum C_i L_i, sum C_i L_i*, <A, S>) of some rows; S = X W + diag(shift) A.
 
     A kernel passes K for X and A for W; others have no shift.
     """
-    cdef Py_ssize_t n = x.shape[0], n_features = x.shape[1], m = examples.n_classes, first, size, i
+    cdef Py_ssize_t n = rows.shape[0], n_features = x.shape[1], m = examples.n_classes
+    cdef Py_ssize_t first, size, i
     cdef Py_ssize_t row_work = m * (n_features + ENTRY_WORK), left = PULSE
     dtype = np.float32 if real is float else np.float64
-    # BLAS takes rows that lie apart, but not rows that overlap
+    # BLAS takes rows that lie apart, but not rows that overlap or are left out
     cdef bint direct = (x.strides[1] == <Py_ssize_t>sizeof(real)
-                        and x.strides[0] >= n_features * <Py_ssize_t>sizeof(real))
+                        and x.strides[0] >= n_features * <Py_ssize_t>sizeof(real)
+                        and n == x.shape[0])
     cdef real[:, ::1] xb = np.empty((1 if direct else block_size, n_features), dtype)
     cdef real[:, ::1] s = np.zeros((block_size, m), dtype)
-    cdef const real* rows
+    cdef const real* part
     cdef Py_ssize_t distance = n_features
     cdef Sums sums = Sums(0.0, 0.0, 0.0)
     with nogil:
@@ -327,36 +347,72 @@ def dense_sums(Examples examples, const real[:, :] x, const real[:, ::1] w,
             look_for_interrupt(&left, size * row_work)
             if n_features:
                 if direct:
-                    rows = &x[first, 0]
+                    part = &x[first, 0]
                     distance = x.strides[0] // <Py_ssize_t>sizeof(real)
                 else:
                     for i in range(size):
-                        copy_row(x, first + i, &xb[i, 0])
-                    rows = &xb[0, 0]
-                gemm(False, False, size, m, n_features, <real>1, rows, distance, &w[0, 0], m,
+                        copy_row(x, rows[first + i], &xb[i, 0])
+                    part = &xb[0, 0]
+                gemm(False, False, size, m, n_features, <real>1, part, distance, &w[0, 0], m,
                      <real>0, &s[0, 0], m)
             if shift is not None:
                 for i in range(size):
-                    axpy_row(m, <real>shift[first + i], &a[first + i, 0], &s[i, 0])
-            add_rows(examples, first, size, &s[0, 0], &a[first, 0], &sums)
+                    axpy_row(m, <real>shift[rows[first + i]], &a[rows[first + i], 0], &s[i, 0])
+            add_rows(examples, &rows[first], size, &s[0, 0], &a[0, 0], &sums)
             first += size
     return sums.losses, sums.conjugates, sums.inner
 
 
 def sparse_sums(Examples examples, const real[::1] data, const integer[::1] indices,
-                const integer[::1] indptr, const real[:, ::1] w, const real[:, ::1] a):
-    """As `dense_sums`, for the rows of a CSR matrix."""
-    cdef Py_ssize_t first = 0, i, size, n = a.shape[0], m = examples.n_classes, left = PULSE
+                const integer[::1] indptr, const real[:, ::1] w, const real[:, ::1] a,
+                const Py_ssize_t[::1] rows):
+    """As `dense_sums`, for rows of a CSR matrix."""
+    cdef Py_ssize_t first = 0, i, row, size, n = rows.shape[0], m = examples.n_classes, left = PULSE
     dtype = np.float32 if real is float else np.float64
     cdef real[:, ::1] s = np.empty((SIDE_BY_SIDE, m), dtype)
     cdef Sums sums = Sums(0.0, 0.0, 0.0)
     with nogil:
         while first < n:
             size = min(n - first, <Py_ssize_t>SIDE_BY_SIDE)
-            look_for_interrupt(
-                &left, m * (indptr[first + size] - indptr[first] + size * ENTRY_WORK))
             for i in range(size):
-                sparse_scores(data, indices, indptr[first + i], indptr[first + i + 1], w, &s[i, 0])
-            add_rows(examples, first, size, &s[0, 0], &a[first, 0], &sums)
+                row = rows[first + i]
+                look_for_interrupt(&left, m * (indptr[row + 1] - indptr[row] + ENTRY_WORK))
+                sparse_scores(data, indices, indptr[row], indptr[row + 1], w, &s[i, 0])
+            add_rows(examples, &rows[first], size, &s[0, 0], &a[0, 0], &sums)
             first += size
     return sums.losses, sums.conjugates, sums.inner
+
+
+def conjugates(Examples examples, const real[:, ::1] a, const Py_ssize_t[::1] rows):
+    """Return sum C_i L_i* of the blocks a of some rows, which stand behind each other."""
+    cdef Py_ssize_t i, j, m = examples.n_classes
+    cdef double* v = &examples.scratch[0]
+    cdef double cost, total = 0.0
+    with nogil:
+        for i in range(rows.shape[0]):
+            cost = examples.cost[rows[i]]
+            for j in range(m):
+                v[j] = -a[i, j] / cost
+            total += cost * examples.loss.row_conjugate(v, examples.labels(rows[i]), m, v + m)
+    return total
+
+
+def make_feasible(Examples examples, real[:, ::1] a, const Py_ssize_t[::1] rows):
+    """Move the blocks a of some rows, which stand behind each other, into their domains.
+
+    The prox of FIRM v for alpha = FIRM is the point of the domain nearest to v, but for 1/FIRM.
+    """
+    cdef Py_ssize_t i, j, m = examples.n_classes
+    cdef double* q = &examples.scratch[0]
+    cdef double* v = q + m
+    cdef double cost
+    cdef double[START] start
+    with nogil:
+        for i in range(rows.shape[0]):
+            cost = examples.cost[rows[i]]
+            for j in range(m):
+                q[j] = -FIRM * a[i, j] / cost
+            start[0] = NAN
+            examples.loss.row_prox(q, examples.labels(rows[i]), m, FIRM, v, start, v + m)
+            for j in range(m):
+                a[i, j] = <real>(-cost * v[j])

@@ -34,7 +34,7 @@ class FrankWolfe(DualMethod):
         """Return the sums of a certificate; the scores are known already."""
         return scores_sums(self.examples, self.scores, self.dual)
 
-    def advance(self) -> float:
+    def advance(self, budget: float) -> float:
         """Find a direction, and go to the best point of it."""
         gain, bend = self.direct()
         coef = self.data.coef_from(self.change)

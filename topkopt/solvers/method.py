@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+import numpy as np
 from numpy.typing import NDArray
 
 from topkopt.solvers.certificate import Certificate, pair_certificate
@@ -34,8 +35,12 @@ class Method(ABC):
         self.problem, self.data = problem, problem.data
 
     @abstractmethod
-    def advance(self) -> float:
-        """Go on for a while, and return how many passes over the data that was."""
+    def advance(self, budget: float) -> float:
+        """Go on for a while, and return how many passes over the data that was.
+
+        It is time for a certificate after `budget` passes, or before if the method says so by
+        returning.
+        """
 
     @abstractmethod
     def certificate(self) -> Certificate:
@@ -45,6 +50,10 @@ class Method(ABC):
     def settle(self) -> None:
         """Remove what rounding has added step by step, before a result is vouched for."""
 
+    def drift(self, passes: float) -> float:
+        """Return how far rounding may have moved W, relative to it, in so many passes."""
+        return 0.0
+
 
 class DualMethod(Method):
     """Dual blocks A on their way up, and the coefficients W = X'A that belong to them."""
@@ -52,15 +61,21 @@ class DualMethod(Method):
     def __init__(self, problem: Problem, examples: Examples, dual: NDArray):
         super().__init__(problem)
         self.examples, self.dual = examples, dual
+        self.all_rows = np.arange(problem.data.n_rows)
         self.settle()
 
     def sums(self) -> tuple[float, float, float]:
         """Return the sums of costs times losses and conjugates, and <A, scores>."""
-        return self.data.sums(self.examples, self.coef, self.dual)
+        return self.data.sums(self.examples, self.coef, self.dual, self.all_rows)
 
     def certificate(self) -> Certificate:
         """Return the certificate of A and W = X'A."""
         return pair_certificate(self.problem, self.coef, self.dual, self.sums())
+
+    def drift(self, passes: float) -> float:
+        """Return the rounding of independent steps, as many as there are examples in each pass."""
+        eps = float(np.finfo(self.data.dtype).eps)
+        return 0.0 if self.coef is self.dual else eps * (self.data.n_rows * passes) ** 0.5
 
     def settle(self) -> None:
         """Compute W anew."""

@@ -29,6 +29,8 @@ from topkopt.solvers.threads import threads_for
 
 __all__ = ["Settings", "check_settings", "solve", "train"]
 
+_DRIFT = 1e-3  # part of the gap asked for that rounding, added up step by step, may amount to
+
 
 def solve(
     X: ArrayLike,
@@ -41,7 +43,7 @@ def solve(
     kernel: bool | str = False,
     tol: float = 1e-3,
     max_epochs: int = 1000,
-    check_every: int = 1,
+    check_every: int | str = "auto",
     warm_start: Solution | None = None,
     random_state: Any = None,
     block_size: int | str = "auto",
@@ -93,8 +95,10 @@ def solve(
     max_epochs : int, default 1000
         The largest number of passes over the data; a step of "frank_wolfe", "away_step" or
         "pairwise" is one.
-    check_every : int, default 1
-        Epochs between two certificates, each of which costs about half an epoch's products.
+    check_every : int or "auto", default "auto"
+        Epochs between two certificates, each of which costs about half an epoch's products. "auto"
+        leaves it to the method: the fewer, the further the gap is from `tol`. Only then does "sdca"
+        leave examples alone that have settled; with a number every epoch visits all of them.
     warm_start : Solution, optional
         Where to start; of the same examples and classes, but possibly another C or other weights.
     random_state : int, Generator or RandomState, optional
@@ -177,7 +181,7 @@ class Settings:
     method: str = "sdca"
     tol: float = 1e-3
     max_epochs: int = 1000
-    check_every: int = 1
+    check_every: int | str = "auto"
     random_state: Any = None
     block_size: int | str = "auto"
     callback: Callable[[State], Any] | None = None
@@ -189,8 +193,9 @@ def check_settings(**given: Any) -> Settings:
     """Return settings whose values make sense."""
     settings = Settings(**given)
     check_scalar(settings.tol, "tol", remedy="0 trains for max_epochs.")
-    for name in ("max_epochs", "check_every"):
-        check_k(getattr(settings, name), np.iinfo(np.intp).max, "any number", name=name)
+    check_k(settings.max_epochs, np.iinfo(np.intp).max, "any number", name="max_epochs")
+    _check_auto(settings.check_every, "check_every", np.iinfo(np.intp).max, "any number")
+    _check_auto(settings.block_size, "block_size", np.iinfo(np.int32).max, "2**31 - 1")
     try:
         operator.index(settings.verbose)
     except TypeError:
@@ -201,14 +206,15 @@ def check_settings(**given: Any) -> Settings:
         )
     if settings.on_interrupt not in ("raise", "return"):
         raise ValueError(f"on_interrupt must be raise or return, got {settings.on_interrupt!r}.")
-    if isinstance(settings.block_size, str):
-        if settings.block_size != "auto":
-            raise ValueError(
-                f"block_size must be a positive integer or 'auto', got {settings.block_size!r}."
-            )
-    else:
-        check_k(settings.block_size, np.iinfo(np.int32).max, "2**31 - 1", name="block_size")
     return settings
+
+
+def _check_auto(value: Any, name: str, most: int, meaning: str) -> None:
+    """Raise unless the value is a positive integer or "auto"."""
+    if not isinstance(value, str):
+        check_k(value, most, meaning, name=name)
+    elif value != "auto":
+        raise ValueError(f"{name} must be a positive integer or 'auto', got {value!r}.")
 
 
 def check_kernel(kernel: Any) -> bool | str:
@@ -325,17 +331,21 @@ def _ascend(
         warm_start is not None,
         _as_generator(settings.random_state),
         block_size,
+        settings.tol if settings.check_every == "auto" else None,
     )
+    every = 0.0 if isinstance(settings.check_every, str) else settings.check_every
     passes, due, settled = 0.0, 0.0, True
     reason = f"max_epochs={settings.max_epochs} reached"
     try:
         while True:
             last = passes >= settings.max_epochs
             if last or passes >= due:
-                due = passes + settings.check_every
+                due = passes + every
                 if last:
                     method.settle()
                 found = method.certificate()
+                if found.reaches(settings.tol) and not (last or settled):
+                    settled = method.drift(passes) <= _DRIFT * settings.tol
                 if found.reaches(settings.tol) and not (last or settled):
                     method.settle()
                     settled = True
@@ -346,7 +356,7 @@ def _ascend(
                 if last or found.reaches(settings.tol):
                     break
             progress.move_on()
-            passes += method.advance()
+            passes += method.advance(settings.max_epochs - passes)
             settled = False
     except KeyboardInterrupt:
         if settings.on_interrupt == "raise":

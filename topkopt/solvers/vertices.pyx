@@ -432,11 +432,12 @@ cdef class ActiveSets:
 def scores_sums(Examples examples, const real[:, ::1] s, const real[:, ::1] a):
     """Return (sum C_i L_i, sum C_i L_i*, <A, S>) from the scores s."""
     cdef Py_ssize_t first = 0, size, n = s.shape[0], m = examples.n_classes, left = PULSE
+    cdef const Py_ssize_t[::1] rows = np.arange(n)
     cdef Sums sums = Sums(0.0, 0.0, 0.0)
     with nogil:
         while first < n:
             size = min(n - first, <Py_ssize_t>SIDE_BY_SIDE)
             look_for_interrupt(&left, size * m * ENTRY_WORK)
-            add_rows(examples, first, size, &s[first, 0], &a[first, 0], &sums)
+            add_rows(examples, &rows[first], size, &s[first, 0], &a[0, 0], &sums)
             first += size
     return sums.losses, sums.conjugates, sums.inner
