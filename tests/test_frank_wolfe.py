@@ -100,7 +100,7 @@ def test_active_sets(method, loss):
     k = ascent.sets.vertices(0)[0].shape[1]
     weights = np.array(getattr(loss, "weights", None) or [1 / k] * k)
     for _ in range(30):
-        ascent.advance()
+        ascent.advance(np.inf)
     assert ascent.sets.sizes().max() > 1
     for i, label in enumerate(y):
         places, shares = ascent.sets.vertices(i)
@@ -302,5 +302,5 @@ def test_memory_follows_the_vertices():
     """The pool grows when it has to, and dropped vertices make room for new ones."""
     ascent, _ = ascent_of("pairwise", losses.TopKHinge(2))
     for _ in range(400):
-        ascent.advance()
+        ascent.advance(np.inf)
     assert ascent.sets.sizes().mean() < 20

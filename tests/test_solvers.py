@@ -108,6 +108,7 @@ def trajectory(name, arguments):
 def assert_same_path(case, X, **options):
     y = examples_of(case)[1]
     options = {"C": 1.7, "sample_weight": WEIGHT, "tol": 0.0, "random_state": 5, **options}
+    options.update(method="sdca", check_every=1)
     for n_epochs, expected in zip(EPOCHS, trajectory(case.name, str(case.arguments)), strict=True):
         solution = quietly(X, y, case.loss, max_epochs=n_epochs, **options)
         assert solution.n_epochs == n_epochs
@@ -541,7 +542,14 @@ def test_callback(loss, kernel):
 
     with pytest.warns(ConvergenceWarning, match="stopped"):
         solution = solve(
-            X @ X.T if kernel else X, y, loss, tol=0.0, kernel=kernel, callback=callback
+            X @ X.T if kernel else X,
+            y,
+            loss,
+            tol=0.0,
+            method="sdca",
+            kernel=kernel,
+            check_every=1,
+            callback=callback,
         )
     assert [state.epoch for state in states] == [0, 1, 2]
     assert solution.n_epochs == 2
@@ -568,7 +576,16 @@ def test_interrupt(loss, once, kernel):
 
     data = X @ X.T if kernel else X
     with pytest.warns(ConvergenceWarning, match=r"interrupted.*tol=1.000e-14"):
-        solution = uninterrupted(data, y, loss, tol=1e-14, kernel=kernel, callback=callback)
+        solution = uninterrupted(
+            data,
+            y,
+            loss,
+            tol=1e-14,
+            method="sdca",
+            kernel=kernel,
+            check_every=1,
+            callback=callback,
+        )
     assert not solution.converged
     assert solution.n_epochs == 2
     assert solution.history["epoch"][-1] == 2
@@ -1004,7 +1021,7 @@ def test_steps_and_values_do_not_depend_on_earlier_ones(kind, smoothing, seed):
 
         def step_and_value(examples, row):
             x, dual = np.ones((1, 1)), np.zeros_like(row)
-            value = epochs.dense_sums(examples, x, row, dual, 1)[0]
+            value = epochs.dense_sums(examples, x, row, dual, np.arange(1), 1)[0]
             epochs.dense_epoch(examples, x, row.copy(), dual, np.array([0]), 1)
             return dual, value
 
@@ -1036,7 +1053,7 @@ def test_values_of_ties_far_apart_keep_their_digits(kind, m):
         examples = epochs.Examples(loss, own[:1], np.arange(2), np.ones(1), np.ones(1), m)
         for row, cold in zip(scores, loss.value(scores, own), strict=True):
             x, dual = np.ones((1, 1)), np.zeros((1, m))
-            warm = epochs.dense_sums(examples, x, row[None].copy(), dual, 1)[0]
+            warm = epochs.dense_sums(examples, x, row[None].copy(), dual, np.arange(1), 1)[0]
             assert warm == pytest.approx(cold, rel=0, abs=(40 + 4 * m) * 2.3e-16 * np.ptp(row))
             if kind == "alpha":
                 hard = np.sort(1 + row[1:] - row[0])[-k:].mean()
