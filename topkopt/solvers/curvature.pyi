@@ -1,0 +1,34 @@
+import numpy as np
+from numpy.typing import NDArray
+
+from topkopt.solvers.epochs import Examples
+
+def envelopes(
+    examples: Examples,
+    s: NDArray[np.float64],
+    centre: NDArray[np.float64],
+    sigma: float,
+    v: NDArray[np.float64],
+    rows: NDArray[np.intp],
+) -> tuple[float, float]: ...
+def losses_sum(examples: Examples, s: NDArray[np.float64]) -> float: ...
+
+class Curvature:
+    def __init__(
+        self,
+        examples: Examples,
+        s: NDArray[np.float64],
+        centre: NDArray[np.float64],
+        sigma: float,
+        v: NDArray[np.float64],
+        rows: NDArray[np.intp],
+    ) -> None: ...
+    @property
+    def n_classes(self) -> int: ...
+    @property
+    def rows(self) -> NDArray[np.intp]: ...
+    @property
+    def rank(self) -> int: ...
+    def apply(self, u: NDArray[np.float64]) -> NDArray[np.float64]: ...
+    def pairs(self, first: int, last: int) -> NDArray[np.float64]: ...
+    def factors(self) -> tuple[NDArray[np.float64], NDArray[np.intp]]: ...
