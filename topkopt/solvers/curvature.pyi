@@ -3,15 +3,22 @@ from numpy.typing import NDArray
 
 from topkopt.solvers.epochs import Examples
 
-def envelopes(
+def proxes(
     examples: Examples,
     s: NDArray[np.float64],
+    moved: NDArray[np.float64],
+    length: float,
     centre: NDArray[np.float64],
     sigma: float,
     v: NDArray[np.float64],
     rows: NDArray[np.intp],
+) -> float: ...
+def changed_rows(
+    v: NDArray[np.float64], new: NDArray[np.float64], rows: NDArray[np.intp]
+) -> NDArray[np.intp]: ...
+def sums(
+    examples: Examples, s: NDArray[np.float64], v: NDArray[np.float64]
 ) -> tuple[float, float]: ...
-def losses_sum(examples: Examples, s: NDArray[np.float64]) -> float: ...
 
 class Curvature:
     def __init__(

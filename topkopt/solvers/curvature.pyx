@@ -11,6 +11,7 @@ import numpy as np
 
 from libc.math cimport sqrt
 from libc.stdint cimport int32_t
+from libc.string cimport memcmp
 
 from topkopt._kernels.interrupt cimport ENTRY_WORK, PULSE, look_for_interrupt
 from topkopt._kernels.select cimport row_dot
@@ -18,47 +19,54 @@ from topkopt.losses.base cimport COLUMNS, SIDE_BY_SIDE, Derivative, Labels, whol
 from topkopt.solvers.epochs cimport Examples
 
 
-cdef double add_centre(Examples examples, Py_ssize_t i, const double* s, const double* centre,
-                       double sigma, double* q) noexcept nogil:
-    # OUT q: s + sigma centre. Returns the sigma of the example
-    cdef Py_ssize_t j
-    if examples.square_norm[i] == 0.0:
-        sigma = 0.0
-    for j in range(examples.n_classes):
-        q[j] = s[j] + sigma * centre[j]
-    return sigma
+cdef double sigma_of(Examples examples, Py_ssize_t i, double sigma) noexcept nogil:
+    # That of one example
+    return 0.0 if examples.square_norm[i] == 0.0 else sigma
 
 
-def envelopes(Examples examples, const double[:, ::1] s, const double[:, ::1] centre, double sigma,
-              double[:, ::1] v, const Py_ssize_t[::1] rows):
-    """Write the v of all rows, and return the sums of costs times L_sigma and conjugates."""
+def proxes(Examples examples, const double[:, ::1] s, const double[:, ::1] moved, double length,
+           const double[:, ::1] centre, double sigma, double[:, ::1] v,
+           const Py_ssize_t[::1] rows):
+    """Write the v of some rows at the scores s + length moved.
+
+    Returns the sum of costs times <moved, v>, the slope of these L_sigma in the direction.
+    """
     cdef Py_ssize_t i, j, r, m = examples.n_classes, left = PULSE
     cdef double* q = &examples.scratch[0]
     cdef double* work = q + m
-    cdef double own, far, conjugate, losses = 0.0, conjugates = 0.0
+    cdef double own, slope = 0.0
     with nogil:
         for r in range(rows.shape[0]):
             i = rows[r]
             look_for_interrupt(&left, 2 * m * ENTRY_WORK)
-            own = add_centre(examples, i, &s[i, 0], &centre[i, 0], sigma, q)
+            own = sigma_of(examples, i, sigma)
+            for j in range(m):
+                q[j] = s[i, j] + length * moved[i, j] + own * centre[i, j]
             examples.loss.row_prox(q, examples.labels(i), m, own, &v[i, 0], &examples.start[i, 0],
                                    work)
-            far = 0.0
-            for j in range(m):
-                far += (v[i, j] - centre[i, j]) * (v[i, j] - centre[i, j])
-            conjugate = examples.loss.row_conjugate(&v[i, 0], examples.labels(i), m, work)
-            losses += examples.cost[i] * (row_dot(&s[i, 0], &v[i, 0], m) - conjugate
-                                          - 0.5 * own * far)
-            conjugates += examples.cost[i] * conjugate
-    return losses, conjugates
+            slope += examples.cost[i] * row_dot(&moved[i, 0], &v[i, 0], m)
+    return slope
 
 
-def losses_sum(Examples examples, const double[:, ::1] s):
-    """Return the sum of costs times losses."""
+def changed_rows(const double[:, ::1] v, const double[:, ::1] new, const Py_ssize_t[::1] rows):
+    """Return those of the rows that differ."""
+    cdef Py_ssize_t r, n = 0, width = v.shape[1] * sizeof(double)
+    cdef Py_ssize_t[::1] out = np.empty(rows.shape[0], np.intp)
+    with nogil:
+        for r in range(rows.shape[0]):
+            if memcmp(&v[rows[r], 0], &new[rows[r], 0], width) != 0:
+                out[n] = rows[r]
+                n += 1
+    return np.asarray(out)[:n]
+
+
+def sums(Examples examples, const double[:, ::1] s, const double[:, ::1] v):
+    """Return the sums of costs times losses at the scores s and times conjugates at v."""
     cdef Py_ssize_t first = 0, j, size, m = examples.n_classes, left = PULSE
     cdef double[SIDE_BY_SIDE] values
     cdef Labels[SIDE_BY_SIDE] y
-    cdef double total = 0.0
+    cdef double* work = &examples.scratch[0]
+    cdef double losses = 0.0, conjugates = 0.0, cost
     with nogil:
         while first < s.shape[0]:
             size = min(s.shape[0] - first, <Py_ssize_t>SIDE_BY_SIDE)
@@ -66,12 +74,15 @@ def losses_sum(Examples examples, const double[:, ::1] s):
             for j in range(size):
                 y[j] = examples.labels(first + j)
             examples.loss.row_values(&s[first, 0], y, size, m, &examples.value_start[first, 0],
-                                     values, &examples.scratch[0])
+                                     values, work)
             for j in range(size):
-                if examples.cost[first + j] > 0.0:
-                    total += examples.cost[first + j] * values[j]
+                cost = examples.cost[first + j]
+                if cost > 0.0:
+                    losses += cost * values[j]
+                    conjugates += cost * examples.loss.row_conjugate(&v[first + j, 0], y[j], m,
+                                                                     work)
             first += size
-    return total
+    return losses, conjugates
 
 
 cdef class Curvature:
@@ -84,7 +95,7 @@ cdef class Curvature:
     s, centre, sigma : ndarray of shape (n, m), ndarray of shape (n, m), float
         Where L_sigma is differentiated.
     v : ndarray of shape (n, m)
-        The prox there, as `envelopes` leaves it.
+        The prox there, as `proxes` leaves it.
     rows : ndarray of intp
         The examples that count.
     """
@@ -99,13 +110,11 @@ cdef class Curvature:
 
     def __init__(self, Examples examples, const double[:, ::1] s, const double[:, ::1] centre,
                  double sigma, const double[:, ::1] v, const Py_ssize_t[::1] rows):
-        cdef Py_ssize_t i, r, rank, n = 0, n_columns = 0, m = examples.n_classes, left = PULSE
+        cdef Py_ssize_t i, j, r, rank, n = 0, n_columns = 0, m = examples.n_classes, left = PULSE
         cdef Py_ssize_t n_rows = rows.shape[0]
         cdef double* q = &examples.scratch[0]
-        cdef double own
         cdef Derivative d
         cdef Py_ssize_t[::1] moving = np.empty(n_rows, np.intp)
-        cdef double[::1] mass = np.empty(m + 1)
         cdef Py_ssize_t[::1] size = np.empty(m + 1, np.intp)
         # Memory that is never touched is never given out: this is as much as there may be.
         self.delta = np.empty((n_rows + 1, m))
@@ -120,11 +129,12 @@ cdef class Curvature:
                 look_for_interrupt(&left, m * ENTRY_WORK)
                 if examples.square_norm[i] == 0.0:
                     continue
-                own = add_centre(examples, i, &s[i, 0], &centre[i, 0], sigma, q)
+                for j in range(m):
+                    q[j] = s[i, j] + sigma * centre[i, j]
                 d = self.at(n)
                 d.columns = &self.columns[n_columns, 0]
-                examples.loss.row_derivative(q, examples.labels(i), m, own, &v[i, 0], &d, q + m)
-                rank = rank_of(&d, m, &mass[0], &size[0])
+                examples.loss.row_derivative(q, examples.labels(i), m, sigma, &v[i, 0], &d, q + m)
+                rank = rank_of(&d, m, &size[0])
                 if rank > 0:
                     self.rank += rank
                     moving[n] = i
@@ -222,9 +232,8 @@ cdef class Curvature:
         return np.asarray(out), np.asarray(owner)
 
 
-cdef Py_ssize_t rank_of(const Derivative* d, Py_ssize_t m, double* mass,
-                        Py_ssize_t* size) noexcept nogil:
-    # TEMP mass, size: m + 1
+cdef Py_ssize_t rank_of(const Derivative* d, Py_ssize_t m, Py_ssize_t* size) noexcept nogil:
+    # TEMP size: m + 1
     cdef Py_ssize_t j, rank = d.n_columns
     for j in range(m):
         size[j + 1] = 0

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topkopt.solvers.certificate import Certificate, certify, pair_certificate
-from topkopt.solvers.curvature import Curvature, envelopes, losses_sum
+from topkopt.solvers.curvature import Curvature, changed_rows, proxes, sums
 from topkopt.solvers.data import KernelData, inner_product
 from topkopt.solvers.method import Method
 from topkopt.solvers.newton_systems import solve_system
@@ -26,12 +26,11 @@ from topkopt.solvers.problem import Problem
 
 __all__ = ["Newton"]
 
-_FALL = 4.0  # of sigma from one centre to the next
 _LEAST = 1e-6  # sigma, below which the prox loses the digits of its argument
 _DONE = 0.1  # how far the gradient falls under one centre
 _STEPS = 30  # systems under one centre at the most
-_HALVINGS = 30
-_ARMIJO = 1e-4
+_FLAT = 0.25  # of the first slope: where a line search ends
+_SEARCH = 40  # points of a line search at the most
 
 
 class Newton(Method):
@@ -59,7 +58,6 @@ class Newton(Method):
         self.dual = dual
         self.v = np.zeros(dual.shape)
         self.v[self.visited] = dual[self.visited] / -self.cost[self.visited, None]
-        self.conjugates = 0.0
         self.settle()
 
     def settle(self) -> None:
@@ -70,43 +68,41 @@ class Newton(Method):
         self.settled = True
 
     def certificate(self) -> Certificate:
-        """Return the certificate of W, which need not be X'A before it is settled, and A."""
+        """Return the certificate of A and W, which need not be X'A before it is settled."""
         if self.settled:
-            sums = self.data.sums(self.examples, self.coef, self.dual)
-            return pair_certificate(self.problem, self.coef, self.dual, sums)
-        total = losses_sum(self.examples, self.scores)
+            found = self.data.sums(self.examples, self.coef, self.dual)
+            return pair_certificate(self.problem, self.coef, self.dual, found)
+        losses, conjugates = sums(self.examples, self.scores, self.v)
         square = self._inner(self.point, self.point, self.scores)
-        return certify(self.problem, total, square, self.conjugates, self.dual_square)
+        return certify(self.problem, losses, square, conjugates, self.dual_square)
 
     def advance(self) -> float:
         """Minimise under one centre, and move it."""
-        centre, self.v = self.v, np.zeros_like(self.v)
-        passes, first = 0.0, np.inf
-        value = self._smoothed(self.scores, centre, self.v)
-        for step in range(_STEPS):
-            gradient, pull = self._gradient()
+        centre, self.v = self.v, self.v.copy()
+        proxes(self.examples, self.scores, self.scores, 0.0, centre, self.sigma, self.v,
+               self.visited)
+        gradient = self._gradient()
+        goal, passes, steps = _DONE * self._norm(gradient), 1.0, 0
+        while steps < _STEPS:
+            steps += 1
+            passes += self._newton_step(centre, gradient)
+            gradient = self._gradient()
             size = self._norm(gradient)
-            first = min(first, size) if step == 0 else first
-            if size <= _DONE * first and step > 0:
+            if size <= goal:
                 break
-            fallen, spent = self._newton_step(centre, gradient, value)
-            passes += spent
-            if fallen is None:  # rounding is all that is left
-                break
-            value = fallen
-        else:
-            gradient, pull = self._gradient()
+        self.steps = steps
         self.dual_square = self._square(self.point - gradient)
-        self.sigma = max(self.sigma / _FALL, _LEAST)
+        self._next_sigma(steps)
         self.dual = self._as_dual(self.v)
         self.coef = self.point.astype(self.data.dtype) if self.linear else self.dual
         self.settled = False
-        return passes + 0.5
+        return passes
 
-    def _newton_step(
-        self, centre: NDArray, gradient: NDArray, value: float
-    ) -> tuple[float | None, float]:
-        """Take one step; return the new value, None if there is none lower, and the passes."""
+    def _next_sigma(self, steps):
+        self.sigma = max(self.sigma / 4, _LEAST)
+
+    def _newton_step(self, centre: NDArray, gradient: NDArray) -> float:
+        """Go to where the objective is lowest in the direction of Newton; return the passes."""
         curvature = Curvature(
             self.examples, self.scores, centre, self.sigma, self.v, self.visited
         )
@@ -114,41 +110,59 @@ class Newton(Method):
         found = solve_system(self.work, curvature, self.cost, gradient, known)
         step = -found.step
         moved = self.work.scores(step)
-        passes = 1.0 + found.operations / self._pass_operations()
-        slope = self._inner(gradient, step, moved)
-        if slope >= 0.0:
-            return None, passes
-        across = self._inner(self.point, step, moved)
-        square = self._inner(step, step, moved)
-        start, v, length = value, self.v, 1.0
-        old = 0.5 * self._inner(self.point, self.point, self.scores)
-        slack = 1e-15 * abs(value)
-        for _ in range(_HALVINGS):
-            trial = self.scores + length * moved
-            losses, conjugates = envelopes(
-                self.examples, trial, centre, self.sigma, v, self.visited
+        length, v = self._search(centre, gradient, step, moved)
+        self.point = self.point + length * step
+        self.scores = self.scores + length * moved
+        self.v = v
+        return 1.0 + found.operations / self._pass_operations()
+
+    def _search(
+        self, centre: NDArray, gradient: NDArray, step: NDArray, moved: NDArray
+    ) -> tuple[float, NDArray]:
+        """Return how far to go, at most 1, and v there.
+
+        Only slopes are compared: they keep their digits where differences of values do not. A v that
+        is the same at both ends is the same in between, because its slope does not decrease.
+        """
+        new = self.v.copy()
+
+        def losses_slope(length: float, rows: NDArray) -> float:
+            return proxes(
+                self.examples, self.scores, moved, length, centre, self.sigma, new, rows
             )
-            new = old + length * (across + 0.5 * length * square) + losses
-            if new <= start + _ARMIJO * length * slope + slack:
-                self.point = self.point + length * step
-                self.scores, self.conjugates = trial, conjugates
-                return new, passes
-            length *= 0.5
-            passes += 0.5
-        envelopes(self.examples, self.scores, centre, self.sigma, v, self.visited)
-        return None, passes
 
-    def _smoothed(self, scores: NDArray, centre: NDArray, v: NDArray) -> float:
-        """Write v, and return the value that Newton's method lowers."""
-        losses, self.conjugates = envelopes(
-            self.examples, scores, centre, self.sigma, v, self.visited
-        )
-        return 0.5 * self._inner(self.point, self.point, self.scores) + losses
+        first = self._inner(gradient, step, moved)
+        across, square = self._inner(self.point, step, moved), self._inner(step, step, moved)
+        losses = losses_slope(1.0, self.visited)
+        last = across + square + losses
+        if last <= _FLAT * abs(first):
+            return 1.0, new
+        rows = changed_rows(self.v, new, self.visited)
+        rest = losses - float(np.einsum("i,ij,ij->", self.cost[rows], moved[rows], new[rows]))
+        low, high, low_slope, high_slope = 0.0, 1.0, first, last
+        length, side = 1.0, 0
+        for _ in range(_SEARCH):
+            length = (low * high_slope - high * low_slope) / (high_slope - low_slope)
+            if not low < length < high:
+                length = 0.5 * (low + high)
+            slope = across + length * square + rest + losses_slope(length, rows)
+            if abs(slope) <= _FLAT * abs(first):
+                break
+            if slope > 0:
+                high, high_slope = length, slope
+                if side > 0:  # the other end has stayed twice: let it count for less
+                    low_slope *= 0.5
+                side = 1
+            else:
+                low, low_slope = length, slope
+                if side < 0:
+                    high_slope *= 0.5
+                side = -1
+        return length, new
 
-    def _gradient(self) -> tuple[NDArray, NDArray]:
-        """Return W + X'(cost v) and its second term."""
-        pull = self.work.coef_from(self.cost[:, None] * self.v)
-        return self.point + pull, pull
+    def _gradient(self) -> NDArray:
+        """Return W + X'(cost v)."""
+        return self.point + self.work.coef_from(self.cost[:, None] * self.v)
 
     def _inner(self, a: NDArray, b: NDArray, b_scores: NDArray) -> float:
         """Return <a, b>, or with a kernel that of what they stand for."""
