@@ -376,7 +376,7 @@ class LabelledRows:
         out = out.astype(self.dtype, copy=False)
         if not self.single:
             return out
-        return out[0] if out.ndim == 2 else out[0].item()
+        return out[0].item() if out.ndim == 1 else out[0]
 
 
 def _label_pointers(indicator: NDArray) -> tuple[NDArray, NDArray]:

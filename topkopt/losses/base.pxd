@@ -4,6 +4,8 @@
 # Methods are double only (a fused method cannot be overridden) and never allocate; `work` is TEMP
 # of work_size(m) doubles.
 
+from libc.stdint cimport int32_t
+
 cdef struct Labels:
     const Py_ssize_t* index
     Py_ssize_t n
@@ -16,6 +18,22 @@ cdef enum:
 # Rows whose values may be found together
 cdef enum:
     SIDE_BY_SIDE = 4
+
+# The most columns of a derivative
+cdef enum:
+    COLUMNS = 2
+
+# The derivative of a prox,
+#     D = diag(delta) - sum over pools P of delta_P delta_P' / <1,delta_P> + sum of columns c c'.
+# A class in no pool has the number -1, one that does not move delta = 0.
+cdef struct Derivative:
+    double* delta       # m
+    int32_t* pool       # m
+    double* columns     # COLUMNS rows of m
+    int n_columns
+
+# OUT out (m x m): D as a matrix
+cdef void whole_derivative(const Derivative* d, Py_ssize_t m, double* out) noexcept nogil
 
 
 cdef class Loss:
@@ -45,3 +63,7 @@ cdef class Loss:
     # INOUT start: where the last search for this example ended (not that of values)
     cdef void row_prox(self, const double* q, Labels y, Py_ssize_t m, double alpha, double* v,
                        double* start, double* work) noexcept nogil
+
+    # OUT d: how the v of row_prox at q moves with q; where it has a kink, to one side of it
+    cdef void row_derivative(self, const double* q, Labels y, Py_ssize_t m, double alpha,
+                             const double* v, Derivative* d, double* work) noexcept nogil

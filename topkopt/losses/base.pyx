@@ -11,6 +11,7 @@ a = -C v, which maximises -C L*(-a/C) - <q,a> - kappa/2 <a,a>. The forms of v ar
 import numpy as np
 
 from libc.math cimport INFINITY, NAN
+from libc.stdint cimport int32_t
 
 from topkopt._kernels.select cimport scratch
 
@@ -31,6 +32,21 @@ def _refuse_subclass(cls, **parameters):
         f"{cls.__base__.__name__}: training would never call what it overrides. Choose one of "
         "topkopt.losses.names(), or write a function of scores that calls a loss."
     )
+
+
+cdef void whole_derivative(const Derivative* d, Py_ssize_t m, double* out) noexcept nogil:
+    cdef Py_ssize_t a, b, c
+    cdef double mass
+    for a in range(m):
+        mass = 0.0
+        for b in range(m):
+            mass += d.delta[b] if d.pool[b] == d.pool[a] else 0.0
+        for b in range(m):
+            out[a * m + b] = d.delta[a] if a == b else 0.0
+            if d.pool[a] >= 0 and d.pool[b] == d.pool[a] and mass > 0.0:
+                out[a * m + b] -= d.delta[a] * d.delta[b] / mass
+            for c in range(d.n_columns):
+                out[a * m + b] += d.columns[c * m + a] * d.columns[c * m + b]
 
 
 cdef class Loss:
@@ -74,6 +90,14 @@ cdef class Loss:
         cdef Py_ssize_t j
         for j in range(m):
             v[j] = NAN
+
+    cdef void row_derivative(self, const double* q, Labels y, Py_ssize_t m, double alpha,
+                             const double* v, Derivative* d, double* work) noexcept nogil:
+        cdef Py_ssize_t j
+        d.n_columns = 0
+        for j in range(m):
+            d.delta[j] = NAN
+            d.pool[j] = -1
 
     def check_classes(self, m):
         """Raise unless the loss is defined for m classes."""
@@ -139,6 +163,94 @@ cdef class Loss:
         out = np.empty(rows.scores.shape[0])
         self._fill(rows.scores, rows.label_index, rows.label_start, out[:, None], CONJUGATE)
         return rows.finish(out)
+
+    def prox(self, q, y, alpha):
+        """Return the v that minimises ``conjugate(v) - <q,v> + alpha/2 <v,v>`` for each row of q.
+
+        With alpha = 0 it is the gradient; with ``alpha = C |x|^2`` the dual step of an example x is
+        ``-C v``.
+
+        Parameters
+        ----------
+        q : array_like of shape (n, m) or (m,)
+            The scores of m classes.
+        y : array_like of shape (n,) or (n, m), or int
+            The labels, counted from 0; for multilabel losses also an indicator matrix.
+        alpha : float
+            The weight of the quadratic, at least 0.
+
+        Returns
+        -------
+        ndarray of the shape of `q`
+        """
+        rows, alpha = self._prox_arguments(q, y, alpha)
+        out = np.empty(rows.scores.shape)
+        self._fill_prox(rows.scores, rows.label_index, rows.label_start, alpha, out, None)
+        return rows.finish(out)
+
+    def prox_derivative(self, q, y, alpha):
+        """Return the derivative of `prox` in q, a symmetric matrix for each row.
+
+        At a kink, where the prox has no derivative, it is that of one side.
+
+        Parameters
+        ----------
+        q : array_like of shape (n, m) or (m,)
+            The scores of m classes.
+        y : array_like of shape (n,) or (n, m), or int
+            The labels, counted from 0; for multilabel losses also an indicator matrix.
+        alpha : float
+            The weight of the quadratic, at least 0.
+
+        Returns
+        -------
+        ndarray of shape (n, m, m) or (m, m)
+            For a smooth loss and alpha = 0 the Hessian.
+
+        Examples
+        --------
+        >>> from topkopt.losses import Softmax
+        >>> Softmax().prox_derivative([0.0, 0.0], 0, 0.0)
+        array([[ 0.25, -0.25],
+               [-0.25,  0.25]])
+        """
+        rows, alpha = self._prox_arguments(q, y, alpha)
+        n, m = rows.scores.shape
+        out = np.empty((n, m, m))
+        self._fill_prox(rows.scores, rows.label_index, rows.label_start, alpha, np.empty((n, m)),
+                        out)
+        return rows.finish(out)
+
+    def _prox_arguments(self, q, y, alpha):
+        if not self.convex:
+            raise ValueError(f"{self!r} is not convex and has no prox; use one that is.")
+        return (_validation.as_scores(q, y, self, name="q"),
+                _validation.check_scalar(alpha, "alpha"))
+
+    def _fill_prox(self, const double[:, ::1] q, const Py_ssize_t[::1] label_index,
+                   const Py_ssize_t[::1] label_start, double alpha, double[:, ::1] v,
+                   double[:, :, ::1] out):
+        cdef Py_ssize_t i, m = q.shape[1]
+        cdef Labels y
+        cdef double[START] start
+        cdef double[::1] work = scratch(self.work_size(m))
+        cdef double[::1] parts = np.empty((1 + COLUMNS) * m)
+        cdef int32_t[::1] pool = np.empty(m, np.int32)
+        cdef Derivative d
+        d.delta = &parts[0]
+        d.columns = &parts[0] + m
+        d.pool = &pool[0]
+        # an empty label set still needs an address
+        cdef const Py_ssize_t* labels = &label_index[0] if label_index.shape[0] else &label_start[0]
+        with nogil:
+            for i in range(q.shape[0]):
+                y.index = labels + label_start[i]
+                y.n = label_start[i + 1] - label_start[i]
+                start[0] = NAN
+                self.row_prox(&q[i, 0], y, m, alpha, &v[i, 0], start, &work[0])
+                if out is not None:
+                    self.row_derivative(&q[i, 0], y, m, alpha, &v[i, 0], &d, &work[0])
+                    whole_derivative(&d, m, &out[i, 0, 0])
 
     def _fill(self, const double[:, ::1] scores, const Py_ssize_t[::1] label_index,
               const Py_ssize_t[::1] label_start, double[:, :] out, int what):

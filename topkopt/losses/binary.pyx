@@ -3,7 +3,7 @@ from libc.float cimport DBL_EPSILON, DBL_MIN
 from libc.math cimport INFINITY, NAN, exp, fabs, fmax, log
 
 from topkopt._kernels.lambert cimport lambertw_exp_scalar
-from topkopt.losses.base cimport Labels, Loss
+from topkopt.losses.base cimport Derivative, Labels, Loss
 from topkopt.losses.rows cimport is_label, log1p_exp, shifted_x_log_x, x_log_x
 
 from topkopt import _validation
@@ -30,6 +30,10 @@ cdef class OneVsAll(Loss):
 
     cdef double margin_prox(self, double z, double alpha) noexcept nogil:
         # The p that minimises conjugate(-p) + z p + alpha/2 p^2
+        return NAN
+
+    cdef double margin_derivative(self, double p, double alpha) noexcept nogil:
+        # How fast p = margin_prox(z, alpha) falls with z
         return NAN
 
     cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
@@ -65,6 +69,14 @@ cdef class OneVsAll(Loss):
                 v[j] = -self.margin_prox(q[j], alpha)
             else:
                 v[j] = self.margin_prox(-q[j], alpha)
+
+    cdef void row_derivative(self, const double* q, Labels y, Py_ssize_t m, double alpha,
+                             const double* v, Derivative* d, double* work) noexcept nogil:
+        cdef Py_ssize_t j
+        d.n_columns = 0
+        for j in range(m):
+            d.delta[j] = self.margin_derivative(fabs(v[j]), alpha)
+            d.pool[j] = -1
 
 
 cdef class OneVsAllHinge(OneVsAll):
@@ -107,6 +119,9 @@ cdef class OneVsAllHinge(OneVsAll):
         if 1.0 - z <= 0.0:
             return 0.0
         return (1.0 - z) / curvature if 1.0 - z < curvature else 1.0
+
+    cdef double margin_derivative(self, double p, double alpha) noexcept nogil:
+        return 1.0 / (alpha + self.smoothing) if 0.0 < p < 1.0 else 0.0
 
 
 cdef class OneVsAllLogistic(OneVsAll):
@@ -160,3 +175,7 @@ cdef class OneVsAllLogistic(OneVsAll):
         e = exp(u)
         p = e / (1.0 + e)
         return 1.0 - p if turned else p
+
+    cdef double margin_derivative(self, double p, double alpha) noexcept nogil:
+        # 1/(alpha + 1/p + 1/(1-p))
+        return p * (1.0 - p) / (1.0 + alpha * p * (1.0 - p))

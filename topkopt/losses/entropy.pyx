@@ -10,7 +10,8 @@ from topkopt._kernels.lambert cimport exp_row
 from topkopt._kernels.largest cimport take_largest
 from topkopt._kernels.select cimport row_max, row_sum, take_others
 from topkopt._kernels.topk cimport TOPK_ALPHA, project_topk_row
-from topkopt.losses.base cimport Labels, Loss
+from topkopt.losses.base cimport Derivative, Labels, Loss
+from topkopt.losses.derivative cimport AT_BOUND, Cap, capped_derivative, simplex_derivative
 from topkopt.losses.rows cimport (into_class_order, keep_finite, log1p_exp, out_of_class_order,
                                   return_others, shifted_x_log_x, take_differences)
 
@@ -132,6 +133,24 @@ cdef class TopKEntropy(Loss):
     cdef void row_prox(self, const double* q, Labels y, Py_ssize_t m, double alpha, double* v,
                        double* start, double* work) noexcept nogil:
         topk_entropy_prox(q, y.index[0], m, alpha, self.k, v, start, work)
+
+    cdef void row_derivative(self, const double* q, Labels y, Py_ssize_t m, double alpha,
+                             const double* v, Derivative* d, double* work) noexcept nogil:
+        cdef Py_ssize_t j
+        cdef double total = -v[y.index[0]]
+        cdef Cap cap
+        if self.k == 1:
+            simplex_derivative(d, v, y, m, alpha)
+            return
+        for j in range(m):      # 1/(alpha + 1/p)
+            d.delta[j] = v[j] / (1.0 + alpha * v[j])
+        cap.k = self.k
+        cap.top = total / self.k * (1.0 - AT_BOUND)
+        cap.sum_stays = total >= 1.0 or total <= 0.0
+        if not cap.sum_stays:
+            cap.curvature = alpha + self.k / total
+            cap.own_curvature = alpha + 1.0 / (1.0 - total)
+        capped_derivative(d, v, y.index[0], m, cap)
 
 
 cdef class Softmax(TopKEntropy):

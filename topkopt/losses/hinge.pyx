@@ -10,7 +10,9 @@ from topkopt._kernels.select cimport (Around, look_around, row_max, row_sum,
 from topkopt._kernels.topk cimport (SHORT, TOPK_ALPHA, TOPK_BETA, TOPK_LABEL, TOPK_WORK, TopKKind,
                                     project_topk_row, side_by_side)
 from topkopt._kernels.weighted cimport WEIGHTED_WORK, project_weighted_row
-from topkopt.losses.base cimport SIDE_BY_SIDE, START, Labels, Loss
+from topkopt.losses.base cimport SIDE_BY_SIDE, START, Derivative, Labels, Loss
+from topkopt.losses.derivative cimport (AT_BOUND, Cap, capped_derivative, no_derivative,
+                                        weighted_derivative)
 from topkopt.losses.rows cimport (into_class_order, keep_finite, out_of_class_order,
                                   return_others)
 
@@ -178,6 +180,29 @@ cdef class TopKHinge(MaxMargin):
                       double* work) noexcept nogil:
         project_topk_row(b, x, n, self.k, 1.0, self.code, bias, start, work)
 
+    cdef void row_derivative(self, const double* q, Labels y, Py_ssize_t m, double alpha,
+                             const double* v, Derivative* d, double* work) noexcept nogil:
+        cdef Py_ssize_t j
+        cdef double total = -v[y.index[0]]
+        cdef Cap cap
+        cap.curvature = alpha + self.smoothing
+        cap.own_curvature = alpha
+        if cap.curvature < DBL_MIN:
+            no_derivative(d, m)
+            return
+        for j in range(m):
+            d.delta[j] = 1.0 / cap.curvature
+        cap.sum_stays = total >= 1.0 - AT_BOUND
+        cap.k = self.k if self.code == TOPK_ALPHA else 0
+        if self.code == TOPK_LABEL and total * self.k < (self.k - 1) * (1.0 + AT_BOUND):
+            # Below the cap of 1/k the cone's is lower; where they meet, entries at both hold <1,p>.
+            if total * self.k < (self.k - 1) * (1.0 - AT_BOUND):
+                cap.k = self.k - 1
+            else:
+                cap.sum_stays = row_max(v, m) * self.k >= 1.0 - AT_BOUND
+        cap.top = (total / cap.k if cap.k > 0 else 1.0 / self.k) * (1.0 - AT_BOUND)
+        capped_derivative(d, v, y.index[0], m, cap)
+
     cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
                           double* work) noexcept nogil:
         cdef Py_ssize_t n = m - 1, k = self.k
@@ -325,6 +350,12 @@ cdef class WeightedTopKHinge(MaxMargin):
                       double* work) noexcept nogil:
         project_weighted_row(b, x, n, &self.w[0], self.w.shape[0], 1.0, self.label, bias, start,
                              work)
+
+    cdef void row_derivative(self, const double* q, Labels y, Py_ssize_t m, double alpha,
+                             const double* v, Derivative* d, double* work) noexcept nogil:
+        weighted_derivative(d, q, v, y.index[0], m, &self.w[0], self.w.shape[0], self.label,
+                            alpha + self.smoothing,
+                            alpha + (self.smoothing if self.all_slots else 0.0), work)
 
     cdef void vertex(self, const double* h, double* p, Py_ssize_t n, double* work) noexcept nogil:
         cdef Py_ssize_t j

@@ -8,7 +8,8 @@ from topkopt._kernels.entropy cimport (ENTROPY_WORK, TOPK_ENTROPY_WORK, prox_ent
                                        x_log_x_sum)
 from topkopt._kernels.lambert cimport exp_row
 from topkopt._kernels.select cimport row_dot, row_max, row_max_abs, row_sum, scaled_square
-from topkopt.losses.base cimport Labels, Loss
+from topkopt.losses.base cimport Derivative, Labels, Loss
+from topkopt.losses.derivative cimport AT_BOUND, no_derivative, simplex_derivative
 from topkopt.losses.entropy cimport softmax_prox, softmax_value
 from topkopt.losses.rows cimport is_label, shifted_x_log_x
 
@@ -148,6 +149,23 @@ cdef class MultilabelHinge(Loss):
                 v[j] = p[other]
                 other += 1
 
+    cdef void row_derivative(self, const double* q, Labels y, Py_ssize_t m, double alpha,
+                             const double* v, Derivative* d, double* work) noexcept nogil:
+        # The entries that are not 0 keep the sum of all; at the bound that of either side.
+        cdef Py_ssize_t j, label = 0
+        cdef double curvature = alpha + self.smoothing, total = 0.0
+        cdef bint own
+        no_derivative(d, m)
+        if y.n == 0 or y.n == m or curvature <= 0.0:
+            return
+        for j in range(y.n):
+            total -= v[y.index[j]]
+        for j in range(m):
+            own = is_label(y, j, &label)
+            if v[j] != 0.0:
+                d.delta[j] = 1.0 / curvature
+                d.pool[j] = 1 if own and total >= 1.0 - AT_BOUND else 0
+
 
 cdef class MultilabelSoftmax(Loss):
     """Multilabel softmax loss, the mean over the labels y of ``log(sum_j exp(s_j - s_y))``.
@@ -226,3 +244,10 @@ cdef class MultilabelSoftmax(Loss):
                                     work + m)
         for j in range(y.n):
             v[y.index[j]] -= 1.0 / y.n
+
+    cdef void row_derivative(self, const double* q, Labels y, Py_ssize_t m, double alpha,
+                             const double* v, Derivative* d, double* work) noexcept nogil:
+        if y.n == 0 or y.n == m:
+            no_derivative(d, m)
+        else:
+            simplex_derivative(d, v, y, m, alpha)

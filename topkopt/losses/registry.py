@@ -50,6 +50,7 @@ def check_complete(cls: type[Loss]) -> None:
     _require(cls, "row_prox", gradient.sum())
     if loss.convex:
         _require(cls, "row_conjugate and row_violation", loss.conjugate(gradient, 0))
+        _require(cls, "row_derivative", loss.prox_derivative(scores, 0, 1.0).sum())
 
 
 def _require(cls: type[Loss], method: str, value: Any) -> None:

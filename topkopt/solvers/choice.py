@@ -10,20 +10,21 @@ from numpy.typing import NDArray
 from topkopt import losses
 from topkopt.solvers.frank_wolfe import ActiveSetFrankWolfe, FrankWolfe
 from topkopt.solvers.method import Method
+from topkopt.solvers.newton import Newton
 from topkopt.solvers.problem import Problem
 from topkopt.solvers.sdca import CoordinateAscent, ShrinkingAscent
 from topkopt.solvers.vertices import ActiveSets, VertexExamples
 
 __all__ = ["METHODS", "check_method", "make_method"]
 
-METHODS = ("sdca", "frank_wolfe", "away_step", "pairwise", "block_frank_wolfe")
+METHODS = ("sdca", "newton", "frank_wolfe", "away_step", "pairwise", "block_frank_wolfe")
 
 
 def check_method(method: str, loss: losses.Loss) -> None:
     """Raise unless the method exists and can train the loss."""
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}.")
-    if method != "sdca" and not loss.declaration.vertices:
+    if method not in ("sdca", "newton") and not loss.declaration.vertices:
         able = ", ".join(cls.__name__ for cls in losses.classes() if cls.declaration.vertices)
         raise ValueError(
             f"method={method!r} needs a loss with vertices ({able}), got {loss!r}; use "
@@ -50,6 +51,8 @@ def make_method(
             if tol is None
             else ShrinkingAscent(problem, problem.examples(), dual, rng, block_size, tol)
         )
+    elif name == "newton":
+        method = Newton(problem, dual)
     else:
         method = _vertex_method(name, problem, dual, warm, rng, block_size)
     method.name = name

@@ -1,0 +1,1 @@
+# Only Cython modules use this one: it has no Python functions.

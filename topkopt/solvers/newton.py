@@ -1,0 +1,193 @@
+"""Proximal-point Newton: every convex loss to as many digits as its arithmetic has.
+
+A loss need not be smooth. With a centre c_i for each example (its last v_i) and sigma > 0,
+
+    L_sigma(s) = max_v  <s,v> - L*(v) - sigma/2 |v - c|^2
+
+is, and its gradient v and Hessian D are the prox of the loss and its derivative. Newton's method
+minimises  1/2 |W|^2 + sum_i cost_i L_sigma,i(x_i W);  then the v are the new centres, and sigma falls.
+A = -cost v is feasible at every moment, and so there is always a certificate.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topkopt.solvers.certificate import Certificate, certify, pair_certificate
+from topkopt.solvers.curvature import Curvature, changed_rows, proxes, sums
+from topkopt.solvers.data import KernelData, inner_product
+from topkopt.solvers.method import Method
+from topkopt.solvers.newton_systems import solve_system
+from topkopt.solvers.problem import Problem
+
+__all__ = ["Newton"]
+
+_LEAST = 1e-6  # sigma, below which the prox loses the digits of its argument
+_DONE = 0.1  # how far the gradient falls under one centre
+_STEPS = 30  # systems under one centre at the most
+_FLAT = 0.25  # of the first slope: where a line search ends
+_SEARCH = 40  # points of a line search at the most
+
+
+class Newton(Method):
+    """Newton's method from dual blocks that some other method has brought close.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is trained.
+    dual : ndarray of shape (n, m)
+        Feasible dual blocks to start from.
+    sigma : float, default 1.0
+        The first sigma; scores have the unit of margins, which is 1.
+    """
+
+    name = "newton"
+
+    def __init__(self, problem: Problem, dual: NDArray, sigma: float = 1.0):
+        super().__init__(problem)
+        self.examples = problem.examples()
+        self.work = _in_double(problem.data)
+        self.linear = not isinstance(self.data, KernelData)
+        self.cost, self.sigma = problem.cost, sigma
+        self.visited = np.flatnonzero(problem.cost).astype(np.intp)
+        self.dual = dual
+        self.v = np.zeros(dual.shape)
+        self.v[self.visited] = dual[self.visited] / -self.cost[self.visited, None]
+        self.settle()
+
+    def settle(self) -> None:
+        """Take W = X'A for the A there is."""
+        self.coef = self.data.coef_from(self.dual)
+        self.point = self.work.coef_from(self.dual.astype(np.float64, copy=False))
+        self.scores = self.work.scores(self.point)
+        self.settled = True
+
+    def certificate(self) -> Certificate:
+        """Return the certificate of A and W, which need not be X'A before it is settled."""
+        if self.settled:
+            rows = np.arange(self.data.n_rows)
+            found = self.data.sums(self.examples, self.coef, self.dual, rows)
+            return pair_certificate(self.problem, self.coef, self.dual, found)
+        losses, conjugates = sums(self.examples, self.scores, self.v)
+        square = self._inner(self.point, self.point, self.scores)
+        return certify(self.problem, losses, square, conjugates, self.dual_square)
+
+    def advance(self, budget: float) -> float:
+        """Minimise under one centre, and move it."""
+        centre, self.v = self.v, self.v.copy()
+        proxes(self.examples, self.scores, self.scores, 0.0, centre, self.sigma, self.v,
+               self.visited)
+        gradient = self._gradient()
+        goal, passes, steps = _DONE * self._norm(gradient), 1.0, 0
+        while steps < _STEPS:
+            steps += 1
+            passes += self._newton_step(centre, gradient)
+            gradient = self._gradient()
+            size = self._norm(gradient)
+            if size <= goal:
+                break
+        self.steps = steps
+        self.dual_square = self._square(self.point - gradient)
+        self._next_sigma(steps)
+        self.dual = self._as_dual(self.v)
+        self.coef = self.point.astype(self.data.dtype) if self.linear else self.dual
+        self.settled = False
+        return passes
+
+    def _next_sigma(self, steps):
+        self.sigma = max(self.sigma / 4, _LEAST)
+
+    def _newton_step(self, centre: NDArray, gradient: NDArray) -> float:
+        """Go to where the objective is lowest in the direction of Newton; return the passes."""
+        curvature = Curvature(
+            self.examples, self.scores, centre, self.sigma, self.v, self.visited
+        )
+        known = None if self.linear else self.work.scores(gradient)
+        found = solve_system(self.work, curvature, self.cost, gradient, known)
+        step = -found.step
+        moved = self.work.scores(step)
+        length, v = self._search(centre, gradient, step, moved)
+        self.point = self.point + length * step
+        self.scores = self.scores + length * moved
+        self.v = v
+        return 1.0 + found.operations / self._pass_operations()
+
+    def _search(
+        self, centre: NDArray, gradient: NDArray, step: NDArray, moved: NDArray
+    ) -> tuple[float, NDArray]:
+        """Return how far to go, at most 1, and v there.
+
+        Only slopes are compared: they keep their digits where differences of values do not. A v that
+        is the same at both ends is the same in between, because its slope does not decrease.
+        """
+        new = self.v.copy()
+
+        def losses_slope(length: float, rows: NDArray) -> float:
+            return proxes(
+                self.examples, self.scores, moved, length, centre, self.sigma, new, rows
+            )
+
+        first = self._inner(gradient, step, moved)
+        across, square = self._inner(self.point, step, moved), self._inner(step, step, moved)
+        losses = losses_slope(1.0, self.visited)
+        last = across + square + losses
+        if last <= _FLAT * abs(first):
+            return 1.0, new
+        rows = changed_rows(self.v, new, self.visited)
+        rest = losses - float(np.einsum("i,ij,ij->", self.cost[rows], moved[rows], new[rows]))
+        low, high, low_slope, high_slope = 0.0, 1.0, first, last
+        length, side = 1.0, 0
+        for _ in range(_SEARCH):
+            length = (low * high_slope - high * low_slope) / (high_slope - low_slope)
+            if not low < length < high:
+                length = 0.5 * (low + high)
+            slope = across + length * square + rest + losses_slope(length, rows)
+            if abs(slope) <= _FLAT * abs(first):
+                break
+            if slope > 0:
+                high, high_slope = length, slope
+                if side > 0:  # the other end has stayed twice: let it count for less
+                    low_slope *= 0.5
+                side = 1
+            else:
+                low, low_slope = length, slope
+                if side < 0:
+                    high_slope *= 0.5
+                side = -1
+        return length, new
+
+    def _gradient(self) -> NDArray:
+        """Return W + X'(cost v)."""
+        return self.point + self.work.coef_from(self.cost[:, None] * self.v)
+
+    def _inner(self, a: NDArray, b: NDArray, b_scores: NDArray) -> float:
+        """Return <a, b>, or with a kernel that of what they stand for."""
+        return inner_product(a, b if self.linear else b_scores)
+
+    def _square(self, a: NDArray) -> float:
+        return self._inner(a, a, a if self.linear else self.work.scores(a))
+
+    def _norm(self, a: NDArray) -> float:
+        return float(np.sqrt(max(0.0, self._square(a))))
+
+    def _as_dual(self, v: NDArray) -> NDArray:
+        return (-self.cost[:, None] * v).astype(self.data.dtype)
+
+    def _pass_operations(self) -> float:
+        """Return the multiplications of an epoch of coordinate ascent."""
+        X: Any = self.data.X
+        return 2.0 * self.problem.n_classes * (X.nnz if hasattr(X, "nnz") else X.size)
+
+
+def _in_double(data: Any) -> Any:
+    """Return the data in float64, in which Newton's method computes."""
+    if data.dtype == np.float64:
+        return data
+    double = copy.copy(data)
+    double.X, double.dtype = data.X.astype(np.float64), np.dtype(np.float64)
+    return double

@@ -1,0 +1,152 @@
+"""Newton systems: (I + sum_i cost_i (x_i x_i') (x) D_i) Z = G, by the smaller of two factorisations.
+
+The features times the classes are one size, the ranks of all D_i together the other (Woodbury's
+identity). With a kernel only the second exists, and matrices like G and Z stand for X'G and X'Z.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from topkopt.solvers.curvature import Curvature
+from topkopt.solvers.data import Data, KernelData
+
+__all__ = ["Direction", "solve_system"]
+
+LARGEST = 6000  # the size of the largest system that is factorised
+_ENTRIES = 1 << 22  # of an array that is filled and used up again
+_FEW = 64  # features whose products by pairs are formed for all examples at once
+
+
+class Direction:
+    """The solution of a system, and the operations that it took."""
+
+    def __init__(self, step: NDArray, operations: float):
+        self.step, self.operations = step, operations
+
+
+def solve_system(
+    data: Data, curvature: Curvature, cost: NDArray, gradient: NDArray, scores: NDArray | None
+) -> Direction:
+    """Return Z for the right-hand side G.
+
+    Parameters
+    ----------
+    data : Data
+        The examples, in float64.
+    curvature : Curvature
+        The D_i that are not 0.
+    cost : ndarray of shape (n,)
+        C times the weight of each example.
+    gradient : ndarray
+        The right-hand side G.
+    scores : ndarray of shape (n, m) or None
+        The scores of all examples under G where they are known.
+    """
+    if curvature.rank == 0:
+        return Direction(gradient, 0.0)
+    linear = not isinstance(data, KernelData)
+    size = gradient.size if linear else np.inf
+    if min(size, curvature.rank) > LARGEST:
+        raise NotImplementedError
+    if size <= curvature.rank:
+        return _by_features(data, curvature, cost, gradient)
+    return _by_ranks(data, curvature, cost, gradient, scores)
+
+
+def _by_features(data: Any, curvature: Curvature, cost: NDArray, gradient: NDArray) -> Direction:
+    """Factorise the Hessian, a class after the other."""
+    (d, m), rows = gradient.shape, curvature.rows
+    hessian = np.zeros((m, d, m, d))
+    n_pairs = m * (m + 1) // 2
+    first, second = np.triu_indices(m)
+    add = _add_products if d <= _FEW else _add_pairs
+    blocks = np.zeros((n_pairs, d, d))
+    step = max(16, _ENTRIES // max(n_pairs, d * (d + 1) // 2))
+    for begin in range(0, len(rows), step):
+        end = min(begin + step, len(rows))
+        part = rows[begin:end]
+        weights = curvature.pairs(begin, end) * cost[part]
+        add(blocks, weights, _dense_rows(data, part))
+    hessian[second, :, first, :] = blocks  # the lower triangle of the matrix
+    flat = hessian.reshape(m * d, m * d)
+    flat[np.diag_indices(m * d)] += 1.0
+    factor = scipy.linalg.cho_factor(flat.T, lower=False, overwrite_a=True, check_finite=False)
+    solved = scipy.linalg.cho_solve(factor, gradient.T.ravel(), check_finite=False)
+    size = float(m * d)
+    operations = len(rows) * size * size / 2 + size**3 / 3
+    return Direction(np.ascontiguousarray(solved.reshape(m, d).T), operations)
+
+
+def _add_products(blocks: NDArray, weights: NDArray, X: NDArray) -> None:
+    """Add X' diag(w) X for each row w of weights, from the products of all pairs of features."""
+    d = X.shape[1]
+    first, second = np.triu_indices(d)
+    halves = weights @ (X[:, first] * X[:, second])
+    blocks[:, first, second] += halves
+    off = first != second
+    blocks[:, second[off], first[off]] += halves[:, off]
+
+
+def _add_pairs(blocks: NDArray, weights: NDArray, X: NDArray) -> None:
+    """Add X' diag(w) X for each row w of weights, from the examples that it does not leave out."""
+    for block, w in zip(blocks, weights, strict=True):
+        used = np.flatnonzero(w)
+        if used.size:
+            part = X[used]
+            block += part.T @ (part * w[used, None])
+
+
+def _by_ranks(
+    data: Any, curvature: Curvature, cost: NDArray, gradient: NDArray, scores: NDArray | None
+) -> Direction:
+    """Factorise I + U U', where each D_i = F_i'F_i gives the rows F (x) x of U."""
+    rows = curvature.rows
+    F, owner = curvature.factors()
+    F *= np.sqrt(cost[rows])[owner, None]
+    inner = F @ F.T
+    gram = _gram(data, rows)
+    step = max(1, _ENTRIES // len(owner))
+    for begin in range(0, len(owner), step):
+        part = slice(begin, begin + step)
+        inner[part] *= gram[owner[part]][:, owner]
+    del gram
+    inner[np.diag_indices_from(inner)] += 1.0
+    if scores is None:
+        known = _product_rows(data, rows, gradient)
+    else:
+        known = scores[rows]
+    right = np.einsum("rm,rm->r", F, known[owner])
+    factor = scipy.linalg.cho_factor(inner.T, lower=False, overwrite_a=True, check_finite=False)
+    z = scipy.linalg.cho_solve(factor, right, check_finite=False)
+    moved = np.zeros((data.n_rows, gradient.shape[1]))
+    pulled = np.zeros((len(rows), gradient.shape[1]))
+    np.add.at(pulled, owner, F * z[:, None])
+    moved[rows] = pulled
+    size, m = float(len(owner)), gradient.shape[1]
+    operations = size**3 / 3 + size * size * m + len(rows) ** 2 * data.n_features
+    return Direction(gradient - data.coef_from(moved), operations)
+
+
+def _dense_rows(data: Any, rows: NDArray) -> NDArray:
+    part = data.X[rows]
+    return part.toarray() if hasattr(part, "toarray") else np.ascontiguousarray(part)
+
+
+def _product_rows(data: Any, rows: NDArray, coef: NDArray) -> NDArray:
+    return data.X[rows] @ coef
+
+
+def _gram(data: Any, rows: NDArray) -> NDArray:
+    """Return the inner products of some examples."""
+    if isinstance(data, KernelData):
+        gram = data.X[np.ix_(rows, rows)].astype(np.float64, copy=False)
+        gram[np.diag_indices_from(gram)] += data.shift[rows]
+        return gram
+    part = data.X[rows]
+    product = part @ part.T
+    return product.toarray() if hasattr(product, "toarray") else product
