@@ -24,7 +24,11 @@ class Method(ABC):
         The weights W whose objective is certified; with a kernel the dual blocks.
     dual : ndarray of shape (n, m)
         The dual blocks A of the certificate, always feasible.
+    stuck : str
+        Why no more can be reached, if that is so.
     """
+
+    stuck = ""
 
     name: str
     coef: NDArray
