@@ -800,7 +800,7 @@ def test_truncated(k, data):
 def test_truncated_stops_and_says_so(capsys):
     loss = losses.TruncatedTopKEntropy(2)
     X, y = problem(loss, n=40)
-    with pytest.warns(ConvergenceWarning, match="2 iterations"):
+    with pytest.warns(ConvergenceWarning, match="max_epochs=2 reached"):
         solve(X, y, loss, tol=1e-9, max_epochs=2, warm_start=solve(X, y, losses.Softmax()))
     with pytest.warns(ConvergenceWarning):
         solution = solve(X, y, loss, tol=1e-4, callback=lambda state: state.epoch == 1, verbose=2)

@@ -67,3 +67,20 @@ cdef class Loss:
     # OUT d: how the v of row_prox at q moves with q; where it has a kink, to one side of it
     cdef void row_derivative(self, const double* q, Labels y, Py_ssize_t m, double alpha,
                              const double* v, Derivative* d, double* work) noexcept nogil
+
+    # L(s), and OUT v: its gradient (where there is a corner, a subgradient). INOUT value_start and
+    # start: as those of values and of proxes
+    cdef double row_value_and_gradient(self, const double* s, Labels y, Py_ssize_t m, double* v,
+                                       double* value_start, double* start,
+                                       double* work) noexcept nogil
+
+    # The same for rows behind each other. OUT values, v. The labels of row i stand at
+    # label_index[label_start[i]], ..., label_index[label_start[i + 1] - 1]. Raises what a function
+    # of the user raises
+    cdef int rows_value_and_gradient(self, const double* s, const Py_ssize_t* label_index,
+                                     const Py_ssize_t* label_start, Py_ssize_t n_rows, Py_ssize_t m,
+                                     double* values, double* v, double* value_start, double* start,
+                                     double* work) except -1 nogil
+
+    # OUT h: about the second derivatives of L in each score, where its gradient is v
+    cdef void row_curvatures(self, const double* v, Py_ssize_t m, double* h) noexcept nogil

@@ -10,7 +10,7 @@ a = -C v, which maximises -C L*(-a/C) - <q,a> - kappa/2 <a,a>. The forms of v ar
 """
 import numpy as np
 
-from libc.math cimport INFINITY, NAN
+from libc.math cimport INFINITY, NAN, fabs
 from libc.stdint cimport int32_t
 
 from topkopt._kernels.select cimport scratch
@@ -21,6 +21,9 @@ cdef enum What:
     VALUE
     GRADIENT
     CONJUGATE
+
+cdef enum:
+    TOGETHER = 64   # rows in one call
 
 cdef double DOMAIN_SLACK = 1e-9  # of rounding, forgiven outside a domain of size 1
 
@@ -99,6 +102,32 @@ cdef class Loss:
             d.delta[j] = NAN
             d.pool[j] = -1
 
+    cdef double row_value_and_gradient(self, const double* s, Labels y, Py_ssize_t m, double* v,
+                                       double* value_start, double* start,
+                                       double* work) noexcept nogil:
+        self.row_prox(s, y, m, 0.0, v, start, work)
+        return self.row_value(s, y, m, value_start, work)
+
+    cdef int rows_value_and_gradient(self, const double* s, const Py_ssize_t* label_index,
+                                     const Py_ssize_t* label_start, Py_ssize_t n_rows, Py_ssize_t m,
+                                     double* values, double* v, double* value_start, double* start,
+                                     double* work) except -1 nogil:
+        cdef Labels y
+        cdef Py_ssize_t i
+        for i in range(n_rows):
+            y.index = label_index + label_start[i]
+            y.n = label_start[i + 1] - label_start[i]
+            values[i] = self.row_value_and_gradient(s + i * m, y, m, v + i * m,
+                                                    value_start + i * START, start + i * START,
+                                                    work)
+        return 0
+
+    cdef void row_curvatures(self, const double* v, Py_ssize_t m, double* h) noexcept nogil:
+        # Exact for probabilities: p (1 - p)
+        cdef Py_ssize_t j
+        for j in range(m):
+            h[j] = max(0.0, fabs(v[j]) * (1.0 - fabs(v[j])))
+
     def check_classes(self, m):
         """Raise unless the loss is defined for m classes."""
         if m < 2:
@@ -141,6 +170,55 @@ cdef class Loss:
         out = np.empty(rows.scores.shape)
         self._fill(rows.scores, rows.label_index, rows.label_start, out, GRADIENT)
         return rows.finish(out)
+
+    def value_and_gradient(self, scores, y):
+        """Return the loss of each row of scores and its gradient, in one pass.
+
+        Parameters
+        ----------
+        scores : array_like of shape (n, m) or (m,)
+            The scores of m classes.
+        y : array_like of shape (n,) or (n, m), or int
+            The labels, counted from 0; for multilabel losses also an indicator matrix.
+
+        Returns
+        -------
+        values : ndarray of shape (n,) or float
+            What `value` returns.
+        gradients : ndarray of the shape of `scores`
+            What `gradient` returns.
+
+        Examples
+        --------
+        >>> from topkopt.losses import Hinge
+        >>> Hinge().value_and_gradient([1.0, 0.5, 0.0], 0)
+        (0.5, array([-1.,  1.,  0.]))
+        """
+        rows = _validation.as_scores(scores, y, self)
+        values = np.empty(rows.scores.shape[0])
+        gradients = np.empty(rows.scores.shape)
+        self._evaluate(rows.scores, rows.label_index, rows.label_start, values, gradients)
+        return rows.finish(values), rows.finish(gradients)
+
+    def _evaluate(self, const double[:, ::1] scores, const Py_ssize_t[::1] label_index,
+                  const Py_ssize_t[::1] label_start, double[::1] values,
+                  double[:, ::1] gradients):
+        cdef Py_ssize_t i = 0, j, n_rows, m = scores.shape[1]
+        cdef double[TOGETHER * START] value_start
+        cdef double[TOGETHER * START] start
+        cdef double[::1] work = scratch(self.work_size(m))
+        # an empty label set still needs an address
+        cdef const Py_ssize_t* labels = &label_index[0] if label_index.shape[0] else &label_start[0]
+        with nogil:
+            while i < scores.shape[0]:
+                n_rows = min(scores.shape[0] - i, <Py_ssize_t>TOGETHER)
+                for j in range(n_rows):
+                    value_start[j * START] = NAN
+                    start[j * START] = NAN
+                self.rows_value_and_gradient(&scores[i, 0], labels, &label_start[i], n_rows, m,
+                                             &values[i], &gradients[i, 0], value_start, start,
+                                             &work[0])
+                i += n_rows
 
     def conjugate(self, v, y):
         """Return the convex conjugate, ``max_s <s, v> - value(s)``, of each row of v.
@@ -292,6 +370,14 @@ cdef class Loss:
         """Whether the loss is differentiable everywhere."""
         smooth = self.declaration.smooth
         return self.smoothing > 0 if smooth is None else smooth
+
+    @property
+    def curvature(self):
+        """The largest second derivative in any direction; infinite if it is not smooth."""
+        curvature = self.declaration.curvature
+        if self.declaration.smooth is None:
+            return curvature / self.smoothing if self.smoothing > 0 else INFINITY
+        return curvature if self.declaration.smooth else INFINITY
 
     @property
     def places(self):

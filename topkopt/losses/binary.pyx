@@ -1,10 +1,11 @@
 """One binary problem per class: sums over the classes of a loss of one score."""
 from libc.float cimport DBL_EPSILON, DBL_MIN
-from libc.math cimport INFINITY, NAN, exp, fabs, fmax, log
+from libc.math cimport INFINITY, NAN, exp, fabs, fmax, log, log1p
 
 from topkopt._kernels.lambert cimport lambertw_exp_scalar
 from topkopt.losses.base cimport Derivative, Labels, Loss
-from topkopt.losses.rows cimport is_label, log1p_exp, shifted_x_log_x, x_log_x
+from topkopt.losses.rows cimport (is_label, log1p_exp, shifted_x_log_x, smoothed_curvatures,
+                                  x_log_x)
 
 from topkopt import _validation
 from topkopt.losses.declaration import Declaration
@@ -78,6 +79,24 @@ cdef class OneVsAll(Loss):
             d.delta[j] = self.margin_derivative(fabs(v[j]), alpha)
             d.pool[j] = -1
 
+    cdef double margin_value_and_slope(self, double z, double* p) noexcept nogil:
+        # OUT p: minus the slope
+        p[0] = self.margin_prox(z, 0.0)
+        return self.margin_value(z)
+
+    cdef double row_value_and_gradient(self, const double* s, Labels y, Py_ssize_t m, double* v,
+                                       double* value_start, double* start,
+                                       double* work) noexcept nogil:
+        cdef Py_ssize_t j, label = 0
+        cdef double total = 0.0
+        for j in range(m):
+            if is_label(y, j, &label):
+                total += self.margin_value_and_slope(s[j], v + j)
+                v[j] = -v[j]
+            else:
+                total += self.margin_value_and_slope(-s[j], v + j)
+        return total
+
 
 cdef class OneVsAllHinge(OneVsAll):
     """Sum over the classes of ``max(0, 1 - c_j s_j)``, c_j = 1 for labels, -1 for the others.
@@ -111,6 +130,13 @@ cdef class OneVsAllHinge(OneVsAll):
         cdef double p = self.margin_prox(z, 0.0)
         return p * ((1.0 - z) - 0.5 * self.smoothing * p)
 
+    cdef double margin_value_and_slope(self, double z, double* p) noexcept nogil:
+        p[0] = self.margin_prox(z, 0.0)
+        return p[0] * ((1.0 - z) - 0.5 * self.smoothing * p[0])
+
+    cdef void row_curvatures(self, const double* v, Py_ssize_t m, double* h) noexcept nogil:
+        smoothed_curvatures(v, m, self.smoothing, h)
+
     cdef double margin_conjugate(self, double p) noexcept nogil:
         return 0.5 * self.smoothing * p * p - p
 
@@ -138,6 +164,7 @@ cdef class OneVsAllLogistic(OneVsAll):
         name="ova_logistic",
         tasks=("multiclass", "multilabel"),
         smooth=True,
+        curvature=0.25,
         probabilities="logistic",
     )
 
@@ -146,6 +173,11 @@ cdef class OneVsAllLogistic(OneVsAll):
 
     cdef double margin_value(self, double z) noexcept nogil:
         return log1p_exp(-z)
+
+    cdef double margin_value_and_slope(self, double z, double* p) noexcept nogil:
+        cdef double e = exp(-fabs(z))
+        p[0] = (e if z > 0.0 else 1.0) / (1.0 + e)
+        return fmax(0.0, -z) + log1p(e)
 
     cdef double margin_conjugate(self, double p) noexcept nogil:
         return x_log_x(p) + shifted_x_log_x(-p)

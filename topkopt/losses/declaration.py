@@ -27,6 +27,9 @@ class Declaration:
         Whether there is a conjugate, and so a dual problem and a certificate.
     smooth : bool or None
         Whether it is differentiable; None if that depends on its `smoothing`.
+    curvature : float
+        A bound of the second derivative in any direction, if it is smooth; where that depends on
+        its `smoothing`, times the smoothing.
     probabilities : {"softmax", "logistic"} or None
         What makes probabilities of scores, if something does.
     vertices : bool
@@ -42,6 +45,7 @@ class Declaration:
     tasks: tuple[str, ...] = ("multiclass",)
     convex: bool = True
     smooth: bool | None = None
+    curvature: float = 1.0
     probabilities: str | None = None
     vertices: bool = False
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)

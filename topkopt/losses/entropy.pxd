@@ -7,3 +7,7 @@ cdef double softmax_value(const double* s, Py_ssize_t own, Py_ssize_t m,
 # OUT v: the prox, see Loss.row_prox. TEMP work
 cdef void softmax_prox(const double* q, Py_ssize_t own, Py_ssize_t m, double alpha, double* v,
                        double* start, double* work) noexcept nogil
+
+# Returns the value. OUT v: the gradient
+cdef double softmax_value_and_gradient(const double* s, Py_ssize_t own, Py_ssize_t m,
+                                       double* v) noexcept nogil

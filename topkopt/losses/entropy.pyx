@@ -33,6 +33,26 @@ cdef double softmax_value(const double* s, Py_ssize_t own, Py_ssize_t m,
     return log1p(row_sum(work, m))
 
 
+cdef double softmax_value_and_gradient(const double* s, Py_ssize_t own, Py_ssize_t m,
+                                       double* v) noexcept nogil:
+    cdef double largest = row_max(s, m), total, others, value
+    cdef Py_ssize_t j
+    exp_row(s, largest, v, m, &total)
+    value = (largest - s[own]) + log(total)
+    # The sum of the others keeps its digits where the label has nearly all.
+    others = v[own]
+    v[own] = 0.0
+    if largest == s[own]:
+        others = row_sum(v, m)
+        value = log1p(others)
+    else:
+        others = total - others
+    for j in range(m):
+        v[j] /= total
+    v[own] = -others / total
+    return value
+
+
 cdef void softmax_prox(const double* q, Py_ssize_t own, Py_ssize_t m, double alpha, double* v,
                        double* start, double* work) noexcept nogil:
     # With k = 1 the label is one more entry of the simplex, and no cap is looked for. But its
@@ -82,6 +102,7 @@ cdef class TopKEntropy(Loss):
         name="topk_entropy",
         parameters=("k",),
         smooth=True,
+        curvature=0.5,
         probabilities="softmax",
         example={"k": 2},
     )
@@ -100,17 +121,21 @@ cdef class TopKEntropy(Loss):
 
     cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
                           double* work) noexcept nogil:
-        cdef Py_ssize_t j, n = m - 1
-        cdef double* q = work + n
-        cdef double largest = 0.0, cap = 1.0 / self.k, t
         if self.k == 1:
             return softmax_value(s, y.index[0], m, work)
-        take_differences(s, y.index[0], m, work)
-        t = prox_entropy_row(<const double*>work, q, n, 0.0, 1.0, cap, start[0], q + n)
+        return log1p_exp(self.most(s, y.index[0], m, work, start, work + m))
+
+    cdef double most(self, const double* s, Py_ssize_t own, Py_ssize_t m, double* q,
+                     double* start, double* work) noexcept nogil:
+        # Returns M. OUT q (m - 1 entries): where it is attained, in the order of take_others
+        cdef Py_ssize_t j, n = m - 1
+        cdef double largest = 0.0, cap = 1.0 / self.k, t
+        take_differences(s, own, m, work)
+        t = prox_entropy_row(<const double*>work, q, n, 0.0, 1.0, cap, start[0], work + m)
         start[0] = t
         for j in range(n):      # log q_j = u_j - t below the cap
             largest += t * q[j] if q[j] < cap else (work[j] + log(<double>self.k)) * cap
-        return log1p_exp(largest)
+        return largest
 
     cdef double row_conjugate(self, const double* v, Labels y, Py_ssize_t m,
                               double* work) noexcept nogil:
@@ -129,6 +154,21 @@ cdef class TopKEntropy(Loss):
         for j in range(n):
             far = fmax(far, fabs(work[j] - inside[j]))
         return far
+
+    cdef double row_value_and_gradient(self, const double* s, Labels y, Py_ssize_t m, double* v,
+                                       double* value_start, double* start,
+                                       double* work) noexcept nogil:
+        # The gradient is the distribution that row_value finds, times e^M / (1 + e^M).
+        cdef Py_ssize_t j, own = y.index[0]
+        cdef double largest, share
+        if self.k == 1:
+            return softmax_value_and_gradient(s, own, m, v)
+        largest = self.most(s, own, m, v, value_start, work)
+        share = 1.0 / (1.0 + exp(-largest))
+        for j in range(m - 1):
+            v[j] *= share
+        return_others(own, m, v)
+        return log1p_exp(largest)
 
     cdef void row_prox(self, const double* q, Labels y, Py_ssize_t m, double alpha, double* v,
                        double* start, double* work) noexcept nogil:
@@ -166,6 +206,7 @@ cdef class Softmax(TopKEntropy):
     declaration = Declaration(
         name="softmax",
         smooth=True,
+        curvature=0.5,
         probabilities="softmax",
     )
 
@@ -199,6 +240,7 @@ cdef class TruncatedTopKEntropy(Loss):
         name="truncated_topk_entropy",
         parameters=("k",),
         smooth=True,
+        curvature=0.5,
         convex=False,
         probabilities="softmax",
         example={"k": 2},
@@ -247,10 +289,16 @@ cdef class TruncatedTopKEntropy(Loss):
     cdef void row_prox(self, const double* q, Labels y, Py_ssize_t m, double alpha, double* v,
                        double* start, double* work) noexcept nogil:
         # Only ever called for the gradient, alpha = 0.
-        cdef double total, largest = self.truncate(q, y, m, v, &total, work)
+        self.row_value_and_gradient(q, y, m, v, start, start, work)
+
+    cdef double row_value_and_gradient(self, const double* s, Labels y, Py_ssize_t m, double* v,
+                                       double* value_start, double* start,
+                                       double* work) noexcept nogil:
+        cdef double total, largest = self.truncate(s, y, m, v, &total, work)
+        cdef double whole = total + exp(-largest)
         cdef Py_ssize_t j
-        total += exp(-largest)
         for j in range(m - 1):
-            v[j] /= total
+            v[j] /= whole
         out_of_class_order(v, y.index[0], m)
         return_others(y.index[0], m, v)
+        return log1p(total) if largest == 0.0 else largest + log(whole)

@@ -14,7 +14,7 @@ from topkopt.losses.base cimport SIDE_BY_SIDE, START, Derivative, Labels, Loss
 from topkopt.losses.derivative cimport (AT_BOUND, Cap, capped_derivative, no_derivative,
                                         weighted_derivative)
 from topkopt.losses.rows cimport (into_class_order, keep_finite, out_of_class_order,
-                                  return_others)
+                                  return_others, smoothed_curvatures)
 
 from topkopt import _validation
 from topkopt.losses.declaration import Declaration
@@ -73,9 +73,13 @@ cdef class MaxMargin(Loss):
 
     cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
                           double* work) noexcept nogil:
-        cdef double* p = work + m
+        return self.value_at(s, y.index[0], m, work + m, start, work)
+
+    cdef double value_at(self, const double* s, Py_ssize_t own, Py_ssize_t m, double* p,
+                         double* start, double* work) noexcept nogil:
+        # OUT p: where the maximum is attained, in the order of take_others
         cdef double value, total
-        if self.best(s, y.index[0], m, 0.0, work, p, start, p + m) > 0.0:
+        if self.best(s, own, m, 0.0, work, p, start, work + 2 * m) > 0.0:
             value = scaled_gain(p, work, m - 1, self.smoothing)
         else:
             value = chosen_sum(p, work, m - 1) - 0.5 * scaled_square(p, m - 1, self.smoothing)
@@ -110,6 +114,19 @@ cdef class MaxMargin(Loss):
         for j in range(n):
             far = fmax(far, fabs(p[j] - inside[j]))
         return far
+
+    cdef double row_value_and_gradient(self, const double* s, Labels y, Py_ssize_t m, double* v,
+                                       double* value_start, double* start,
+                                       double* work) noexcept nogil:
+        cdef double value
+        if self.smoothing == 0.0:
+            return Loss.row_value_and_gradient(self, s, y, m, v, value_start, start, work)
+        value = self.value_at(s, y.index[0], m, v, start, work)
+        return_others(y.index[0], m, v)
+        return value
+
+    cdef void row_curvatures(self, const double* v, Py_ssize_t m, double* h) noexcept nogil:
+        smoothed_curvatures(v, m, self.smoothing, h)
 
     cdef void row_prox(self, const double* q, Labels y, Py_ssize_t m, double alpha, double* v,
                        double* start, double* work) noexcept nogil:
@@ -152,6 +169,7 @@ cdef class TopKHinge(MaxMargin):
     declaration = Declaration(
         name="topk_hinge",
         parameters=("k", "kind", "smoothing"),
+        curvature=2.0,
         vertices=True,
         variants={"topk_hinge_beta": {"kind": "beta"}, "topk_hinge_label": {"kind": "label"}},
         example={"k": 2},
@@ -272,6 +290,7 @@ cdef class Hinge(TopKHinge):
     declaration = Declaration(
         name="hinge",
         parameters=("smoothing",),
+        curvature=2.0,
         vertices=True,
     )
 
@@ -309,6 +328,7 @@ cdef class WeightedTopKHinge(MaxMargin):
     declaration = Declaration(
         name="weighted_topk_hinge",
         parameters=("weights", "k", "label", "smoothing", "envelope"),
+        curvature=2.0,
         vertices=True,
         variants={"weighted_topk_hinge_label": {"label": True}},
         example={"weights": (0.75, 0.25)},

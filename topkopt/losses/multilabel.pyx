@@ -10,8 +10,8 @@ from topkopt._kernels.lambert cimport exp_row
 from topkopt._kernels.select cimport row_dot, row_max, row_max_abs, row_sum, scaled_square
 from topkopt.losses.base cimport Derivative, Labels, Loss
 from topkopt.losses.derivative cimport AT_BOUND, no_derivative, simplex_derivative
-from topkopt.losses.entropy cimport softmax_prox, softmax_value
-from topkopt.losses.rows cimport is_label, shifted_x_log_x
+from topkopt.losses.entropy cimport softmax_prox, softmax_value, softmax_value_and_gradient
+from topkopt.losses.rows cimport is_label, shifted_x_log_x, smoothed_curvatures
 
 from topkopt import _validation
 from topkopt.losses.declaration import Declaration
@@ -105,6 +105,9 @@ cdef class MultilabelHinge(Loss):
         value = row_dot(work, p, m) - 0.5 * scaled_square(p, m, self.smoothing)
         return 0.0 if value < 0.0 else value
 
+    cdef void row_curvatures(self, const double* v, Py_ssize_t m, double* h) noexcept nogil:
+        smoothed_curvatures(v, m, self.smoothing, h)
+
     cdef double row_conjugate(self, const double* v, Labels y, Py_ssize_t m,
                               double* work) noexcept nogil:
         cdef double total = 0.0
@@ -183,6 +186,7 @@ cdef class MultilabelSoftmax(Loss):
         name="multilabel_softmax",
         tasks=("multilabel",),
         smooth=True,
+        curvature=0.5,
     )
 
     cdef Py_ssize_t work_size(self, Py_ssize_t m) noexcept nogil:
@@ -251,3 +255,23 @@ cdef class MultilabelSoftmax(Loss):
             no_derivative(d, m)
         else:
             simplex_derivative(d, v, y, m, alpha)
+
+    cdef double row_value_and_gradient(self, const double* s, Labels y, Py_ssize_t m, double* v,
+                                       double* value_start, double* start,
+                                       double* work) noexcept nogil:
+        cdef double largest, total, below = 0.0
+        cdef Py_ssize_t j
+        if y.n == 0 or y.n == m:
+            for j in range(m):
+                v[j] = 0.0
+            return 0.0
+        if y.n == 1:
+            return softmax_value_and_gradient(s, y.index[0], m, v)
+        largest = row_max(s, m)
+        exp_row(s, largest, v, m, &total)
+        for j in range(m):
+            v[j] /= total
+        for j in range(y.n):
+            v[y.index[j]] -= 1.0 / y.n
+            below += largest - s[y.index[j]]
+        return below / y.n + log(total)

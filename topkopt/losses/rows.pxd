@@ -1,6 +1,6 @@
 # Rows of scores as the losses see them: the label's entry aside, and logarithms near their ends.
 from libc.float cimport DBL_MAX
-from libc.math cimport INFINITY, exp, log, log1p
+from libc.math cimport INFINITY, exp, fabs, log, log1p
 from libc.string cimport memmove
 
 from topkopt._kernels.select cimport row_sum, take_others
@@ -58,3 +58,11 @@ cdef inline double shifted_x_log_x(double z) noexcept nogil:
 
 cdef inline double log1p_exp(double t) noexcept nogil:
     return t + log1p(exp(-t)) if t > 0.0 else log1p(exp(t))
+
+
+cdef inline void smoothed_curvatures(const double* v, Py_ssize_t m, double smoothing,
+                                     double* h) noexcept nogil:
+    # OUT h: the second derivatives of a hinge, which are not 0 between its corners
+    cdef Py_ssize_t j
+    for j in range(m):
+        h[j] = 1.0 / smoothing if 0.0 < fabs(v[j]) < 1.0 else 0.0

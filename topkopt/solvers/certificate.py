@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from topkopt.solvers.data import inner_product
 from topkopt.solvers.problem import Problem
 
-__all__ = ["Certificate", "certify", "check_finite_objective", "pair_certificate"]
+__all__ = ["Certificate", "Stationarity", "certify", "check_finite_objective", "pair_certificate"]
 
 # How many units of rounding the difference of the two objectives may be off, next to the terms they
 # are made of.
@@ -32,6 +32,17 @@ class Certificate:
         A dual objective far above the primal one proves nothing: it is no bound then.
         """
         return -max(tol, self.rounding) <= self.gap <= tol
+
+
+@dataclass(frozen=True)
+class Stationarity(Certificate):
+    """All that can be said without a dual problem: how much of the pull of the losses is left."""
+
+    residual: float
+
+    def reaches(self, tol: float) -> bool:
+        """Whether the gradient is at most tol of the pull of the losses at the start."""
+        return self.residual <= tol
 
 
 def pair_certificate(

@@ -17,13 +17,28 @@ from topkopt.solvers.vertices import ActiveSets, VertexExamples
 
 __all__ = ["METHODS", "check_method", "make_method"]
 
-METHODS = ("sdca", "newton", "frank_wolfe", "away_step", "pairwise", "block_frank_wolfe")
+METHODS = (
+    "sdca",
+    "lbfgs",
+    "newton",
+    "frank_wolfe",
+    "away_step",
+    "pairwise",
+    "block_frank_wolfe",
+)
 
 
 def check_method(method: str, loss: losses.Loss) -> None:
     """Raise unless the method exists and can train the loss."""
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}.")
+    if method == "lbfgs":
+        if not loss.smooth:
+            raise ValueError(
+                f"method='lbfgs' needs a smooth loss, got {loss!r}; give it smoothing > 0, or use "
+                "method='sdca', which trains every loss."
+            )
+        return
     if method not in ("sdca", "newton") and not loss.declaration.vertices:
         able = ", ".join(cls.__name__ for cls in losses.classes() if cls.declaration.vertices)
         raise ValueError(

@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 from topkopt._validation import as_floating, check_csr
 from topkopt.solvers import epochs
 from topkopt.solvers.epochs import Examples
+from topkopt.solvers.evaluation import dense_evaluation, scores_evaluation, sparse_evaluation
 
 __all__ = ["Data", "DenseData", "KernelData", "SparseData", "as_data", "inner_product"]
 
 _CHUNK = 1 << 20  # entries looked at together
 _CACHE = 1 << 15  # bytes of W up to which no block is worth its bookkeeping
+_EVALUATED = 1 << 16  # entries of X in a block whose losses are evaluated together
 _SUMS_ROWS = 256  # most rows whose scores are computed together for a certificate
 _PRODUCT = 1 << 33  # multiplications in one product of a block, which Ctrl-C does not interrupt
 _TILE = 512  # rows and columns of a Gram matrix that are compared with their mirror image at once
@@ -69,6 +71,15 @@ class Data(ABC):
             coef += _product(self.X[rows[part]].T, change[part])
         return coef
 
+    @abstractmethod
+    def evaluate(
+        self, examples: Examples, coef: NDArray, pull: NDArray, dual: NDArray | None = None
+    ) -> tuple[float, float]:
+        """Fill pull with X'(cost v), v the gradients of the losses, and dual with -cost v.
+
+        Returns the sums of costs times losses and, if dual is given, conjugates.
+        """
+
     def auto_block(self, n_classes: int) -> int:
         """Return how many rows to take together."""
         return 1
@@ -88,7 +99,7 @@ class DenseData(Data):
     def __init__(self, X: NDArray):
         self._hold(X)
         self.square_norms = np.empty(self.n_rows)
-        for rows, part in self._parts():
+        for rows, part in self.parts_of():
             np.einsum("ij,ij->i", part, part, dtype=np.float64, out=self.square_norms[rows])
         _check_norms(self.square_norms)
 
@@ -97,10 +108,10 @@ class DenseData(Data):
         self.n_rows, self.n_features = X.shape
         self.n_entries = X.size
         self.dtype = X.dtype
-        for _, part in self._parts():
+        for _, part in self.parts_of():
             _check_finite(part, "X")
 
-    def _parts(self) -> Iterator[tuple[slice, NDArray]]:
+    def parts_of(self) -> Iterator[tuple[slice, NDArray]]:
         """Yield a few rows at a time: a memory-mapped X is not read into memory as a whole."""
         step = max(1, _CHUNK // max(1, self.n_features))
         for first in range(0, self.n_rows, step):
@@ -129,6 +140,16 @@ class DenseData(Data):
     def scores(self, coef: NDArray) -> NDArray:
         """Return X W."""
         return _product(self.X, coef)
+
+    def evaluate(
+        self, examples: Examples, coef: NDArray, pull: NDArray, dual: NDArray | None = None
+    ) -> tuple[float, float]:
+        """Fill pull with X'(cost v), v the gradients of the losses, and dual with -cost v."""
+        rows = self._evaluation_rows(coef.shape[1])
+        return dense_evaluation(examples, self.X, coef, pull, rows, dual)
+
+    def _evaluation_rows(self, m: int) -> int:
+        return int(np.clip(_EVALUATED // max(self.n_features, m, 1), 64, 1024))
 
     def auto_block(self, n_classes: int) -> int:
         """Return how many rows to take together.
@@ -197,6 +218,12 @@ class KernelData(DenseData):
         """Return (K + diag(shift)) A."""
         return _product(self.X, coef) + self.shift.astype(self.dtype)[:, None] * coef
 
+    def evaluate(
+        self, examples: Examples, coef: NDArray, pull: NDArray, dual: NDArray | None = None
+    ) -> tuple[float, float]:
+        """Fill pull, which holds the scores of all rows, with cost v, and dual with -cost v."""
+        return scores_evaluation(examples, pull, self._evaluation_rows(coef.shape[1]), dual)
+
     def auto_block(self, n_classes: int) -> int:
         """Return how many rows to take together."""
         return int(np.clip(self.n_rows // 16, 1, 128))
@@ -245,6 +272,12 @@ class SparseData(Data):
     def scores(self, coef: NDArray) -> NDArray:
         """Return X W."""
         return _product(self.X, coef)
+
+    def evaluate(
+        self, examples: Examples, coef: NDArray, pull: NDArray, dual: NDArray | None = None
+    ) -> tuple[float, float]:
+        """Fill pull with X'(cost v), v the gradients of the losses, and dual with -cost v."""
+        return sparse_evaluation(examples, *self.parts, coef, pull, dual)
 
 
 def _product(a: Any, b: NDArray) -> NDArray:

@@ -25,7 +25,11 @@ class Method(ABC):
         The weights W whose objective is certified; with a kernel the dual blocks.
     dual : ndarray of shape (n, m)
         The dual blocks A of the certificate, always feasible.
+    stuck : str
+        Why no more can be reached, if that is so.
     """
+
+    stuck = ""
 
     name: str
     coef: NDArray
@@ -51,8 +55,11 @@ class Method(ABC):
         """Remove what rounding has added step by step, before a result is vouched for."""
 
     def drift(self, passes: float) -> float:
-        """Return how far rounding may have moved W, relative to it, in so many passes."""
-        return 0.0
+        """Return how far rounding may have moved W, relative to it, in so many passes.
+
+        Infinite where a result is only vouched for once it is settled.
+        """
+        return np.inf
 
 
 class DualMethod(Method):

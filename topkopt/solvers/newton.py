@@ -80,8 +80,9 @@ class Newton(Method):
     def advance(self, budget: float) -> float:
         """Minimise under one centre, and move it."""
         centre, self.v = self.v, self.v.copy()
-        proxes(self.examples, self.scores, self.scores, 0.0, centre, self.sigma, self.v,
-               self.visited)
+        proxes(
+            self.examples, self.scores, self.scores, 0.0, centre, self.sigma, self.v, self.visited
+        )
         gradient = self._gradient()
         goal, passes, steps = _DONE * self._norm(gradient), 1.0, 0
         while steps < _STEPS:
@@ -104,9 +105,7 @@ class Newton(Method):
 
     def _newton_step(self, centre: NDArray, gradient: NDArray) -> float:
         """Go to where the objective is lowest in the direction of Newton; return the passes."""
-        curvature = Curvature(
-            self.examples, self.scores, centre, self.sigma, self.v, self.visited
-        )
+        curvature = Curvature(self.examples, self.scores, centre, self.sigma, self.v, self.visited)
         known = None if self.linear else self.work.scores(gradient)
         found = solve_system(self.work, curvature, self.cost, gradient, known)
         step = -found.step
@@ -128,9 +127,7 @@ class Newton(Method):
         new = self.v.copy()
 
         def losses_slope(length: float, rows: NDArray) -> float:
-            return proxes(
-                self.examples, self.scores, moved, length, centre, self.sigma, new, rows
-            )
+            return proxes(self.examples, self.scores, moved, length, centre, self.sigma, new, rows)
 
         first = self._inner(gradient, step, moved)
         across, square = self._inner(self.point, step, moved), self._inner(step, step, moved)

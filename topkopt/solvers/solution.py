@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +43,7 @@ class State:
     dual_value: float
     gap: float
     method: str
-    _arrays: list[NDArray | None] = field(repr=False)  # W and A; the solver's own until copied
+    _arrays: list[Any] = field(repr=False)  # W and A; the solver's own until copied, or functions
     _copied: list[bool] = field(repr=False, default_factory=lambda: [False, False])
 
     @property
@@ -62,11 +62,13 @@ class State:
         self._own(1)
 
     def _own(self, place: int) -> NDArray | None:
-        array = self._arrays[place]
+        array: Any = self._arrays[place]
+        if callable(array):
+            self._arrays[place] = array = array()
         if array is not None and not self._copied[place]:
             self._arrays[place] = array = array.copy()
             self._copied[place] = True
-        return array
+        return cast("NDArray | None", array)
 
 
 @dataclass(frozen=True)

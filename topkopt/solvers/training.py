@@ -17,10 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from topkopt import losses
 from topkopt._validation import check_k, check_scalar
-from topkopt.solvers.certificate import Certificate
+from topkopt.solvers.certificate import Certificate, Stationarity
 from topkopt.solvers.choice import check_method, make_method
-from topkopt.solvers.data import Data
-from topkopt.solvers.descent import descend
+from topkopt.solvers.data import Data, KernelData
+from topkopt.solvers.lbfgs import make_lbfgs
 from topkopt.solvers.method import Method
 from topkopt.solvers.problem import Problem, as_problem
 from topkopt.solvers.progress import Progress
@@ -240,21 +240,10 @@ def train(
     size = _block_size(settings.block_size, problem.data, problem.n_classes)
     try:
         with threads_for(problem.data.product_size(problem.n_classes, size)):
-            if problem.loss.convex:
-                solution, complaint = _ascend(problem, settings, progress, warm_start, size)
-            else:
-                if warm_start is None:
-                    softmax, quiet = problem.of(losses.Softmax()), Progress(settings.tol)
-                    warm_start, _ = _ascend(softmax, settings, quiet, None, size)
-                _check_warm_start(problem, warm_start)
-                solution, complaint = descend(
-                    problem,
-                    progress,
-                    warm_start,
-                    tol=settings.tol,
-                    max_iterations=settings.max_epochs,
-                    return_on_interrupt=settings.on_interrupt == "return",
-                )
+            if not problem.loss.convex and warm_start is None:
+                softmax, quiet = problem.of(losses.Softmax()), Progress(settings.tol)
+                warm_start, _ = _ascend(softmax, settings, quiet, None, size)
+            solution, complaint = _ascend(problem, settings, progress, warm_start, size)
     finally:
         progress.close()
     if not solution.converged:
@@ -316,15 +305,30 @@ def _start_dual(problem: Problem, warm_start: Solution | None) -> NDArray:
     return (warm_start.dual * ratio[:, None]).astype(problem.data.dtype)
 
 
-def _ascend(
-    problem: Problem,
-    settings: Settings,
-    progress: Progress,
-    warm_start: Solution | None,
-    block_size: int,
-) -> tuple[Solution, str]:
-    """Train with the gap as the only stopping rule; also return what to complain of."""
-    method = make_method(
+def _start_coef(problem: Problem, warm_start: Solution | None) -> NDArray | None:
+    """Return weights to start from, or with a kernel what takes their place."""
+    if warm_start is None:
+        return None
+    _check_warm_start(problem, warm_start)
+    kernel = isinstance(problem.data, KernelData)
+    start = warm_start.dual if kernel else warm_start.coef
+    rows = problem.data.n_rows if kernel else problem.data.n_features
+    if start is None or start.shape[0] != rows or (kernel and warm_start.coef is not None):
+        name = "dual variables, and trained with a kernel," if kernel else "coef"
+        raise ValueError(
+            f"warm_start must be a Solution with {name} of shape ({rows}, {problem.n_classes}), "
+            f"got {None if start is None else start.shape}."
+        )
+    return start
+
+
+def _start(
+    problem: Problem, settings: Settings, warm_start: Solution | None, block_size: int
+) -> Method:
+    """Return the method, where it starts."""
+    if settings.method == "lbfgs" or not problem.loss.convex:
+        return make_lbfgs(problem, _start_coef(problem, warm_start))
+    return make_method(
         settings.method,
         problem,
         _start_dual(problem, warm_start),
@@ -333,12 +337,24 @@ def _ascend(
         block_size,
         settings.tol if settings.check_every == "auto" else None,
     )
+
+
+def _ascend(
+    problem: Problem,
+    settings: Settings,
+    progress: Progress,
+    warm_start: Solution | None,
+    block_size: int,
+) -> tuple[Solution, str]:
+    """Train with the gap as the only stopping rule; also return what to complain of."""
+    method = _start(problem, settings, warm_start, block_size)
     every = 0.0 if isinstance(settings.check_every, str) else settings.check_every
     passes, due, settled = 0.0, 0.0, True
     reason = f"max_epochs={settings.max_epochs} reached"
     try:
         while True:
-            last = passes >= settings.max_epochs
+            last = passes >= settings.max_epochs or bool(method.stuck)
+            reason = method.stuck or reason
             if last or passes >= due:
                 due = passes + every
                 if last:
@@ -366,7 +382,7 @@ def _ascend(
         progress.note(_state(passes, progress, found, method))
         reason = "interrupted"
     solution = Solution(
-        coef=None if method.coef is method.dual else method.coef,
+        coef=None if isinstance(problem.data, KernelData) else method.coef,
         dual=method.dual,
         primal=found.primal,
         dual_value=found.dual_value,
@@ -392,11 +408,19 @@ def _state(passes: float, progress: Progress, found: Certificate, method: Method
         found.dual_value,
         found.gap,
         method.name,
-        [None if method.coef is method.dual else method.coef, method.dual],
+        [
+            None if isinstance(method.data, KernelData) else method.coef,
+            lambda: method.dual,
+        ],
     )
 
 
 def _complaint(reason: str, found: Certificate, tol: float) -> str:
+    if isinstance(found, Stationarity):
+        return (
+            f"{reason} before the gradient fell to {tol:.3e} of the pull of the losses (it is at "
+            f"{found.residual:.3e}); raise max_epochs or tol, or scale the features."
+        )
     if found.gap < 0:
         return (
             f"{reason} with a dual objective above the primal one, by {-found.gap:.3e} of it "

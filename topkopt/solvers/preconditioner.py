@@ -1,0 +1,126 @@
+"""What L-BFGS takes for the inverse Hessian before it has learnt anything.
+
+The Hessian of 1/2 |W|^2 + sum_i cost_i L_i is made of blocks, one for each pair of classes; that of
+class j with itself is I + X' diag(cost h_j) X, where h_j are second derivatives of the losses.
+Before anything is known of them all h are taken for half of their bound, which is one matrix for
+all classes. Later they are those of the W of that moment. The losses that see differences of scores
+alone have gradients that sum to 0 over the classes, and so have their best W: there the blocks of
+all classes are used, but nothing moves out of that space, which they know nothing about.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from topkopt.solvers.data import Data, DenseData, KernelData
+from topkopt.solvers.epochs import Examples
+from topkopt.solvers.evaluation import dense_curvatures
+from topkopt.solvers.problem import Problem
+
+__all__ = ["Preconditioner", "make_preconditioner"]
+
+_ENTRY = 60  # operations that an entry of the scores costs beside the matrix products
+_PRODUCTS = 1 << 17  # products of features in a block
+_MOST = 1 << 24  # numbers in the blocks of all classes
+_FIRST = 3  # evaluations before the blocks are computed, at the least
+
+
+class Preconditioner:
+    """The identity."""
+
+    due = np.inf  # the evaluations after which it wants to look at W
+
+    def solve(self, gradient: NDArray) -> NDArray:
+        """Return what it takes for the inverse Hessian, times a gradient."""
+        return gradient
+
+    def look(self, coef: NDArray, gradient: NDArray, evaluations: float) -> None:
+        """Learn from where the training is."""
+
+
+class SharedBlock(Preconditioner):
+    """One block for all classes, from a bound."""
+
+    def __init__(self, problem: Problem):
+        data = problem.data
+        block = _weighted_gram(data, 0.5 * problem.loss.curvature * problem.cost)
+        block[np.diag_indices_from(block)] += 1.0
+        self.factor = scipy.linalg.cho_factor(block, overwrite_a=True, check_finite=False)
+
+    def solve(self, gradient: NDArray) -> NDArray:
+        """Solve with the block."""
+        return scipy.linalg.cho_solve(self.factor, gradient, check_finite=False)
+
+
+class ClassBlocks(SharedBlock):
+    """A block for each class, from second derivatives; at first those of a bound."""
+
+    def __init__(self, problem: Problem, examples: Examples):
+        super().__init__(problem)
+        self.data, self.examples = problem.data, examples
+        self.inverse: NDArray | None = None
+        self.due = max(_FIRST, _look_work(problem) / _evaluation_work(problem))
+
+    def solve(self, gradient: NDArray) -> NDArray:
+        """Solve with the block of each class."""
+        if self.inverse is None:
+            return super().solve(gradient)
+        columns = gradient.T
+        if self.centred:
+            columns = columns - columns.mean(axis=0)
+        solved = np.matmul(self.inverse, columns[:, :, None])[:, :, 0]
+        if self.centred:
+            solved -= solved.mean(axis=0)
+        return np.ascontiguousarray(solved.T)
+
+    def look(self, coef: NDArray, gradient: NDArray, evaluations: float) -> None:
+        """Compute the blocks anew."""
+        d, m = coef.shape
+        pairs = d * (d + 1) // 2
+        packed = np.empty((pairs, m))
+        rows = int(np.clip(_PRODUCTS // pairs, 16, 256))
+        X = self.data.X.astype(np.float64, copy=False)  # type: ignore[attr-defined]
+        dense_curvatures(self.examples, X, coef.astype(np.float64, copy=False), packed, rows)
+        blocks = np.empty((m, d, d))
+        upper = np.triu_indices(d)
+        blocks[:, upper[0], upper[1]] = blocks[:, upper[1], upper[0]] = packed.T
+        blocks[:, np.arange(d), np.arange(d)] += 1.0
+        inverse = np.linalg.inv(blocks)
+        self.inverse = 0.5 * (inverse + inverse.transpose(0, 2, 1))
+        size = np.abs(gradient).max()
+        self.centred = bool(np.abs(gradient.sum(axis=1)).max() <= 1e-4 * size)
+        self.due = 2 * evaluations + 2
+
+
+def make_preconditioner(problem: Problem, examples: Examples) -> Preconditioner:
+    """Return the one that is worth its work."""
+    data = problem.data
+    if isinstance(data, KernelData) or not isinstance(data, DenseData):
+        return Preconditioner()
+    d, m = data.n_features, problem.n_classes
+    if d == 0 or 2 * d > data.n_rows or not np.isfinite(problem.loss.curvature):
+        return Preconditioner()
+    if d <= 128 and d * d * m <= _MOST:
+        return ClassBlocks(problem, examples)
+    return SharedBlock(problem)
+
+
+def _evaluation_work(problem: Problem) -> float:
+    return problem.data.n_rows * problem.n_classes * (4.0 * problem.data.n_features + _ENTRY)
+
+
+def _look_work(problem: Problem) -> float:
+    d, m, n = problem.data.n_features, problem.n_classes, problem.data.n_rows
+    return n * m * (d * (d + 1.0) + 2.0 * d + _ENTRY) + 2.0 * m * d**3
+
+
+def _weighted_gram(data: Data, weight: NDArray) -> NDArray:
+    """Return X' diag(weight) X in double precision."""
+    gram = np.zeros((data.n_features, data.n_features))
+    roots = np.sqrt(weight)
+    for rows, part in data.parts_of():  # type: ignore[attr-defined]
+        weighted = part * roots[rows, None].astype(part.dtype)
+        gram += weighted.T @ weighted
+    return gram
