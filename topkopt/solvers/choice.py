@@ -8,16 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topkopt import losses
+from topkopt.solvers.auto import Auto
 from topkopt.solvers.frank_wolfe import ActiveSetFrankWolfe, FrankWolfe
 from topkopt.solvers.method import Method
 from topkopt.solvers.newton import Newton
 from topkopt.solvers.problem import Problem
 from topkopt.solvers.sdca import CoordinateAscent, ShrinkingAscent
+from topkopt.solvers.settings import Settings
 from topkopt.solvers.vertices import ActiveSets, VertexExamples
 
 __all__ = ["METHODS", "check_method", "make_method"]
 
 METHODS = (
+    "auto",
     "sdca",
     "lbfgs",
     "newton",
@@ -39,7 +42,7 @@ def check_method(method: str, loss: losses.Loss) -> None:
                 "method='sdca', which trains every loss."
             )
         return
-    if method not in ("sdca", "newton") and not loss.declaration.vertices:
+    if method not in ("auto", "sdca", "newton") and not loss.declaration.vertices:
         able = ", ".join(cls.__name__ for cls in losses.classes() if cls.declaration.vertices)
         raise ValueError(
             f"method={method!r} needs a loss with vertices ({able}), got {loss!r}; use "
@@ -48,28 +51,32 @@ def check_method(method: str, loss: losses.Loss) -> None:
 
 
 def make_method(
-    name: str,
-    problem: Problem,
-    dual: NDArray,
-    warm: bool,
-    rng: Any,
-    block_size: int,
-    tol: float | None,
+    problem: Problem, settings: Settings, dual: NDArray, last: str, rng: Any, block_size: int
 ) -> Method:
-    """Return the method of a name, from dual blocks that are not 0 if it starts warm.
+    """Return the method that is asked for, to go on from dual blocks.
 
-    With a tolerance it may choose for itself when to certify.
+    These are 0, unless `last` names the method of the training that is continued.
     """
+    name = settings.method
+
+    def ascent(dual: NDArray) -> CoordinateAscent:
+        examples = problem.examples()
+        if settings.check_every == "auto":
+            made: CoordinateAscent = ShrinkingAscent(
+                problem, examples, dual, rng, block_size, settings.tol
+            )
+        else:
+            made = CoordinateAscent(problem, examples, dual, rng, block_size)
+        made.name = "sdca"
+        return made
+
+    if name == "auto":
+        return Auto(problem, ascent, dual, settings.tol, last)
     if name == "sdca":
-        method: Method = (
-            CoordinateAscent(problem, problem.examples(), dual, rng, block_size)
-            if tol is None
-            else ShrinkingAscent(problem, problem.examples(), dual, rng, block_size, tol)
-        )
-    elif name == "newton":
-        method = Newton(problem, dual)
-    else:
-        method = _vertex_method(name, problem, dual, warm, rng, block_size)
+        return ascent(dual)
+    if name == "newton":
+        return Newton(problem, dual)
+    method = _vertex_method(name, problem, dual, bool(last), rng, block_size)
     method.name = name
     return method
 

@@ -6,17 +6,15 @@ The steps themselves are compiled, see ``epochs``.
 from __future__ import annotations
 
 import math
-import operator
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from topkopt import losses
-from topkopt._validation import check_k, check_scalar
+from topkopt._validation import check_scalar
 from topkopt.solvers.certificate import Certificate, Stationarity
 from topkopt.solvers.choice import check_method, make_method
 from topkopt.solvers.data import Data, KernelData
@@ -24,10 +22,11 @@ from topkopt.solvers.lbfgs import make_lbfgs
 from topkopt.solvers.method import Method
 from topkopt.solvers.problem import Problem, as_problem
 from topkopt.solvers.progress import Progress
+from topkopt.solvers.settings import Settings, check_settings
 from topkopt.solvers.solution import ConvergenceWarning, Solution, State
 from topkopt.solvers.threads import threads_for
 
-__all__ = ["Settings", "check_settings", "solve", "train"]
+__all__ = ["check_kernel", "solve", "train"]
 
 _DRIFT = 1e-3  # part of the gap asked for that rounding, added up step by step, may amount to
 
@@ -39,7 +38,7 @@ def solve(
     *,
     C: float = 1.0,
     sample_weight: ArrayLike | None = None,
-    method: str = "sdca",
+    method: str = "auto",
     kernel: bool | str = False,
     tol: float = 1e-3,
     max_epochs: int = 1000,
@@ -174,49 +173,6 @@ def solve(
     return train(problem, settings, warm_start)
 
 
-@dataclass(frozen=True)
-class Settings:
-    """How to train; see `solve`."""
-
-    method: str = "sdca"
-    tol: float = 1e-3
-    max_epochs: int = 1000
-    check_every: int | str = "auto"
-    random_state: Any = None
-    block_size: int | str = "auto"
-    callback: Callable[[State], Any] | None = None
-    verbose: int = 0
-    on_interrupt: str = "raise"
-
-
-def check_settings(**given: Any) -> Settings:
-    """Return settings whose values make sense."""
-    settings = Settings(**given)
-    check_scalar(settings.tol, "tol", remedy="0 trains for max_epochs.")
-    check_k(settings.max_epochs, np.iinfo(np.intp).max, "any number", name="max_epochs")
-    _check_auto(settings.check_every, "check_every", np.iinfo(np.intp).max, "any number")
-    _check_auto(settings.block_size, "block_size", np.iinfo(np.int32).max, "2**31 - 1")
-    try:
-        operator.index(settings.verbose)
-    except TypeError:
-        raise TypeError(f"verbose must be an integer, got {settings.verbose!r}.") from None
-    if settings.callback is not None and not callable(settings.callback):
-        raise TypeError(
-            f"callback must be a function of a State, or None, got {settings.callback!r}."
-        )
-    if settings.on_interrupt not in ("raise", "return"):
-        raise ValueError(f"on_interrupt must be raise or return, got {settings.on_interrupt!r}.")
-    return settings
-
-
-def _check_auto(value: Any, name: str, most: int, meaning: str) -> None:
-    """Raise unless the value is a positive integer or "auto"."""
-    if not isinstance(value, str):
-        check_k(value, most, meaning, name=name)
-    elif value != "auto":
-        raise ValueError(f"{name} must be a positive integer or 'auto', got {value!r}.")
-
-
 def check_kernel(kernel: Any) -> bool | str:
     """Return kernel, which is True, False or "psd"."""
     if isinstance(kernel, (bool, np.bool_)) or (isinstance(kernel, str) and kernel == "psd"):
@@ -328,15 +284,10 @@ def _start(
     """Return the method, where it starts."""
     if settings.method == "lbfgs" or not problem.loss.convex:
         return make_lbfgs(problem, _start_coef(problem, warm_start))
-    return make_method(
-        settings.method,
-        problem,
-        _start_dual(problem, warm_start),
-        warm_start is not None,
-        _as_generator(settings.random_state),
-        block_size,
-        settings.tol if settings.check_every == "auto" else None,
-    )
+    dual = _start_dual(problem, warm_start)
+    last = "" if warm_start is None else str(warm_start.history["method"][-1])
+    rng = _as_generator(settings.random_state)
+    return make_method(problem, settings, dual, last, rng, block_size)
 
 
 def _ascend(

@@ -1,0 +1,168 @@
+"""The method that is expected to be first at the gap asked for, chosen on the way.
+
+Every training begins with epochs of coordinate ascent. Each certificate tells how fast the gap
+falls, and so how many passes are left at that pace. From there on
+
+- a smooth loss goes on with L-BFGS when more than a few passes are left, because an evaluation is
+  cheaper than an epoch and its pace does not fall with C;
+- another loss goes on with Newton's method when the systems that it will need are small enough that
+  they cost less than the passes that are left.
+
+A method that cannot go on, or is slower than what came before it, gives way again. All decisions
+follow from counted passes and operations, never from the clock, so that a seed repeats.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topkopt.solvers.certificate import Certificate
+from topkopt.solvers.data import KernelData
+from topkopt.solvers.lbfgs import make_lbfgs
+from topkopt.solvers.method import Method
+from topkopt.solvers.newton import Newton
+from topkopt.solvers.newton_systems import LARGEST
+from topkopt.solvers.problem import Problem
+
+__all__ = ["Auto"]
+
+_FEW = 6.0  # passes left for which L-BFGS is not worth beginning with
+_NEAR = 0.1  # the gap from which on Newton's method is considered
+_PER_SYSTEM = 3.0  # factor by which the gap falls for each _SYSTEMS systems of Newton's method
+_SYSTEMS = 4.0
+_RANK = 1.5  # directions in which the block of a moving example can move, on average
+
+
+class Auto(Method):
+    """Coordinate ascent first, and then whatever will be first.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is trained, with a convex loss.
+    ascent : callable
+        Makes a coordinate ascent from dual blocks.
+    dual : ndarray of shape (n, m)
+        Feasible dual blocks to start from.
+    tol : float
+        The gap asked for.
+    last : str
+        The method that ended the training which this one continues, if there was one.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        ascent: Callable[[NDArray], Any],
+        dual: NDArray,
+        tol: float,
+        last: str = "",
+    ):
+        super().__init__(problem)
+        self.ascent, self.tol = ascent, tol
+        self.tired: set[str] = set()  # methods that gave way and are not tried again
+        self.passes = 0.0
+        self.seen: list[tuple[float, float]] = []  # passes and gap, since the method began
+        self.current: Any = ascent(dual)
+        if last == "lbfgs" and problem.loss.smooth:
+            self._go_on_with("lbfgs")
+
+    # The face of a method is that of the current one.
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """That of the current method."""
+        return self.current.name
+
+    @property
+    def coef(self) -> NDArray:  # type: ignore[override]
+        """The W of the current method."""
+        return self.current.coef
+
+    @property
+    def dual(self) -> NDArray:  # type: ignore[override]
+        """The dual blocks of the current method."""
+        return self.current.dual
+
+    @property
+    def stuck(self) -> str:  # type: ignore[override]
+        """Why no method can go on; L-BFGS and Newton's method are followed by another one."""
+        return self.current.stuck if self.name == "sdca" else ""
+
+    def drift(self, passes: float) -> float:
+        """Return what the current method says of its rounding."""
+        return self.current.drift(passes)
+
+    def settle(self) -> None:
+        """Settle the current method."""
+        self.current.settle()
+
+    def certificate(self) -> Certificate:
+        """Return the certificate of the current method."""
+        found = self.current.certificate()
+        self.seen.append((self.passes, found.gap))
+        return found
+
+    def advance(self, budget: float) -> float:
+        """Choose a method, and go on with it for a while."""
+        chosen = self._choose()
+        if chosen != self.name:
+            self._go_on_with(chosen)
+        done = self.current.advance(budget)
+        self.passes += done
+        return done
+
+    def _go_on_with(self, name: str) -> None:
+        self.tired.add(self.name)
+        dual, coef = self.current.dual, self.current.coef
+        self.seen = self.seen[-1:]
+        if name == "lbfgs":
+            self.current = make_lbfgs(
+                self.problem, dual if isinstance(self.data, KernelData) else coef
+            )
+        elif name == "newton":
+            self.current = Newton(self.problem, dual)
+        else:
+            self.current = self.ascent(dual)
+
+    def _choose(self) -> str:
+        """Return the method to go on with."""
+        if self.name != "sdca":
+            return "sdca" if self.current.stuck else self.name
+        left = self._passes_left()
+        if self.problem.loss.smooth:
+            pays = left > _FEW and "lbfgs" not in self.tired
+            return "lbfgs" if pays else "sdca"
+        pays = "newton" not in self.tired and self._newton_passes() < left
+        return "newton" if pays else "sdca"
+
+    def _passes_left(self) -> float:
+        """Return how many passes are left at the pace between the last two certificates."""
+        if len(self.seen) < 3 or self.tol <= 0:
+            return 0.0
+        (before, high), (now, low) = self.seen[-2:]
+        if not 0 < low < high:
+            return math.inf
+        return math.log(low / self.tol) * (now - before) / math.log(high / low)
+
+    def _newton_passes(self) -> float:
+        """Return about how many passes Newton's method would cost until the gap asked for."""
+        gap = self.seen[-1][1]
+        if not 0 < self.tol < gap <= _NEAR:
+            return math.inf
+        m, moving = (
+            self.problem.n_classes,
+            float(np.count_nonzero(self.current.examples.moved_rows)),
+        )
+        features = math.inf if isinstance(self.data, KernelData) else self.data.n_features * m
+        size = min(features, _RANK * moving)
+        if size > LARGEST:
+            return math.inf
+        system = size**3 / 3 + (moving * size**2 / 2 if size == features else size**2 * m)
+        systems = _SYSTEMS * math.log(gap / self.tol) / math.log(_PER_SYSTEM)
+        return systems * (1.0 + system / (2.0 * m * self.data.n_entries))
