@@ -28,7 +28,7 @@ __all__ = ["Newton"]
 
 _LEAST = 1e-6  # sigma, below which the prox loses the digits of its argument
 _DONE = 0.1  # how far the gradient falls under one centre
-_STEPS = 30  # systems under one centre at the most
+_STEPS = 50  # systems under one centre at the most
 _FLAT = 0.25  # of the first slope: where a line search ends
 _SEARCH = 40  # points of a line search at the most
 
@@ -83,13 +83,12 @@ class Newton(Method):
                self.visited)
         gradient = self._gradient()
         goal, passes, steps = _DONE * self._norm(gradient), 1.0, 0
-        while steps < _STEPS:
+        size = np.inf
+        while steps < _STEPS and size > goal:
             steps += 1
             passes += self._newton_step(centre, gradient)
             gradient = self._gradient()
             size = self._norm(gradient)
-            if size <= goal:
-                break
         self.steps = steps
         self.dual_square = self._square(self.point - gradient)
         self._next_sigma(steps)
@@ -98,8 +97,10 @@ class Newton(Method):
         self.settled = False
         return passes
 
-    def _next_sigma(self, steps):
-        self.sigma = max(self.sigma / 4, _LEAST)
+    def _next_sigma(self, steps: int) -> None:
+        """Fall while the systems are few; what was too fast is taken back."""
+        factor = 4.0 if steps >= _STEPS else 1.0 if steps > 10 else 0.5 if steps > 5 else 0.25
+        self.sigma = min(max(self.sigma * factor, _LEAST), 1.0)
 
     def _newton_step(self, centre: NDArray, gradient: NDArray) -> float:
         """Go to where the objective is lowest in the direction of Newton; return the passes."""
