@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from topkopt import losses
 from topkopt.solvers.frank_wolfe import ActiveSetFrankWolfe, FrankWolfe
 from topkopt.solvers.method import Method
-from topkopt.solvers.newton import Newton
+from topkopt.solvers.newton import StartedNewton
 from topkopt.solvers.problem import Problem
 from topkopt.solvers.sdca import CoordinateAscent
 from topkopt.solvers.vertices import ActiveSets, VertexExamples
@@ -39,7 +39,9 @@ def make_method(
     if name == "sdca":
         method: Method = CoordinateAscent(problem, problem.examples(), dual, rng, block_size)
     elif name == "newton":
-        method = Newton(problem, dual)
+        method = StartedNewton(
+            CoordinateAscent(problem, problem.examples(), dual, rng, block_size)
+        )
     else:
         method = _vertex_method(name, problem, dual, warm, rng, block_size)
     method.name = name
