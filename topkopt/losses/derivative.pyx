@@ -179,9 +179,11 @@ cdef double weight_of(const double* w, Py_ssize_t n_w, Py_ssize_t first,
     return total
 
 
-cdef int side(double b, double x, double mu) noexcept nogil:
-    # Where the price b - x of an entry is: above mu, on it but for rounding, or below
-    cdef double t = (b - x) - mu, slack = 64 * DBL_EPSILON * (1.0 + fabs(b))
+cdef int side(double q, double q_own, double curvature, double x, double mu) noexcept nogil:
+    # Where the price of an entry, what it has before the projection minus x, is: above mu, on it
+    # but for the rounding of scores, or below
+    cdef double t = ((1.0 + (q - q_own)) / curvature - x) - mu
+    cdef double slack = 64 * DBL_EPSILON * (1.0 + (1.0 + fabs(q) + fabs(q_own)) / curvature)
     return 1 if t > slack else -1 if t < -slack else 0
 
 
@@ -206,12 +208,12 @@ cdef void weighted_derivative(Derivative* d, const double* q, const double* v, P
         above = 0
         for i in range(ranks.n):
             j = <Py_ssize_t>ranks.rank_class[i]
-            if side((1.0 + (q[j] - q[own])) / curvature, v[j], mu) <= 0:
+            if side(q[j], q[own], curvature, v[j], mu) <= 0:
                 break
             above += 1
         for i in range(ranks.n - 1, above - 1, -1):
             j = <Py_ssize_t>ranks.rank_class[i]
-            if side((1.0 + (q[j] - q[own])) / curvature, v[j], mu) >= 0:
+            if side(q[j], q[own], curvature, v[j], mu) >= 0:
                 break
             below -= 1
     weight = weight_of(w, n_w, 0, above) + weight_of(w, n_w, below + 1, ranks.n + 1)

@@ -11,7 +11,7 @@ from topkopt import losses
 from topkopt.solvers.auto import Auto
 from topkopt.solvers.frank_wolfe import ActiveSetFrankWolfe, FrankWolfe
 from topkopt.solvers.method import Method
-from topkopt.solvers.newton import Newton
+from topkopt.solvers.newton import StartedNewton
 from topkopt.solvers.problem import Problem
 from topkopt.solvers.sdca import CoordinateAscent, ShrinkingAscent
 from topkopt.solvers.settings import Settings
@@ -75,7 +75,7 @@ def make_method(
     if name == "sdca":
         return ascent(dual)
     if name == "newton":
-        return Newton(problem, dual)
+        return StartedNewton(ascent(dual))
     method = _vertex_method(name, problem, dual, bool(last), rng, block_size)
     method.name = name
     return method

@@ -164,13 +164,11 @@ cdef class Curvature:
         with nogil:
             for i in range(u.shape[0]):
                 d = self.at(i)
+                pool_masses(&d, m, &mass[0])
+                for j in range(m + 1):
+                    inner[j] = 0.0
                 for j in range(m):
-                    mass[j + 1] = 0.0
-                    inner[j + 1] = 0.0
-                for j in range(m):
-                    if d.pool[j] >= 0:
-                        mass[d.pool[j] + 1] += d.delta[j]
-                        inner[d.pool[j] + 1] += d.delta[j] * u[i, j]
+                    inner[d.pool[j] + 1] += d.delta[j] * u[i, j]
                 for j in range(m):
                     out[i, j] = d.delta[j] * u[i, j]
                     if d.pool[j] >= 0 and mass[d.pool[j] + 1] > 0.0:
@@ -179,6 +177,24 @@ cdef class Curvature:
                     along = row_dot(d.columns + c * m, &u[i, 0], m)
                     for j in range(m):
                         out[i, j] += along * d.columns[c * m + j]
+        return np.asarray(out)
+
+    def diagonals(self):
+        """Return the diagonal of D for each of the moving examples."""
+        cdef Py_ssize_t i, j, c, m = self.n_classes, n = self.rows.shape[0]
+        cdef double[:, ::1] out = np.empty((n, m))
+        cdef double[::1] mass = np.empty(m + 1)
+        cdef Derivative d
+        with nogil:
+            for i in range(n):
+                d = self.at(i)
+                pool_masses(&d, m, &mass[0])
+                for j in range(m):
+                    out[i, j] = d.delta[j]
+                    if d.pool[j] >= 0 and d.delta[j] > 0.0:
+                        out[i, j] *= 1.0 - d.delta[j] / mass[d.pool[j] + 1]
+                    for c in range(d.n_columns):
+                        out[i, j] += d.columns[c * m + j] * d.columns[c * m + j]
         return np.asarray(out)
 
     def pairs(self, Py_ssize_t first, Py_ssize_t last):
@@ -247,6 +263,15 @@ cdef Py_ssize_t rank_of(const Derivative* d, Py_ssize_t m, Py_ssize_t* size) noe
         if size[j + 1] > 1:
             rank += size[j + 1] - 1
     return rank
+
+
+cdef void pool_masses(const Derivative* d, Py_ssize_t m, double* mass) noexcept nogil:
+    # OUT mass (m + 1): the sum of delta over each pool, behind one for those in none
+    cdef Py_ssize_t j
+    for j in range(m + 1):
+        mass[j] = 0.0
+    for j in range(m):
+        mass[d.pool[j] + 1] += d.delta[j]
 
 
 cdef bint first_of_pool(const Derivative* d, Py_ssize_t j) noexcept nogil:

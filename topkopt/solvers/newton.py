@@ -17,20 +17,59 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from topkopt.solvers.certificate import Certificate, certify, pair_certificate
+from topkopt.solvers.certificate import Certificate, certify
 from topkopt.solvers.curvature import Curvature, changed_rows, proxes, sums
 from topkopt.solvers.data import KernelData, inner_product
 from topkopt.solvers.method import Method
 from topkopt.solvers.newton_systems import solve_system
 from topkopt.solvers.problem import Problem
 
-__all__ = ["Newton"]
+__all__ = ["Newton", "StartedNewton"]
 
+_EPOCHS = 10  # of another method before the first system, unless its gap is this small
+_CLOSE = 0.1
 _LEAST = 1e-6  # sigma, below which the prox loses the digits of its argument
+_SMALL = 1e-3  # sigma, from which on a gap that grows is one of rounding
+_BACK = 64.0
 _DONE = 0.1  # how far the gradient falls under one centre
-_STEPS = 30  # systems under one centre at the most
+_STEPS = 50  # systems under one centre at the most
 _FLAT = 0.25  # of the first slope: where a line search ends
 _SEARCH = 40  # points of a line search at the most
+
+
+class StartedNewton(Method):
+    """Newton's method from where a few epochs of another method have ended.
+
+    Parameters
+    ----------
+    start : Method
+        Goes first, until its gap is small or it has advanced often enough.
+    """
+
+    def __init__(self, start: Method):
+        super().__init__(start.problem)
+        self.running, self.left, self.close = start, _EPOCHS, False
+        self.coef, self.dual = start.coef, start.dual
+
+    def advance(self, budget: float) -> float:
+        """Take an epoch, or minimise under one centre."""
+        if (self.left <= 0 or self.close) and not isinstance(self.running, Newton):
+            self.running = Newton(self.problem, self.running.dual)
+        self.left -= 1
+        passes = self.running.advance(budget)
+        self.coef, self.dual = self.running.coef, self.running.dual
+        return passes
+
+    def certificate(self) -> Certificate:
+        """Return the certificate of `coef` and `dual`."""
+        found = self.running.certificate()
+        self.close = self.close or found.gap <= _CLOSE
+        return found
+
+    def settle(self) -> None:
+        """Take W = X'A for the A there is."""
+        self.running.settle()
+        self.coef, self.dual = self.running.coef, self.running.dual
 
 
 class Newton(Method):
@@ -55,27 +94,38 @@ class Newton(Method):
         self.linear = not isinstance(self.data, KernelData)
         self.cost, self.sigma = problem.cost, sigma
         self.visited = np.flatnonzero(problem.cost).astype(np.intp)
-        self.dual = dual
+        self.dual, self.best = dual, np.inf
         self.v = np.zeros(dual.shape)
-        self.v[self.visited] = dual[self.visited] / -self.cost[self.visited, None]
+        self.coef = self.data.coef_from(dual)
+        self._take_dual()
         self.settle()
 
     def settle(self) -> None:
-        """Take W = X'A for the A there is."""
-        self.coef = self.data.coef_from(self.dual)
-        self.point = self.work.coef_from(self.dual.astype(np.float64, copy=False))
+        """Compute all that depends on W and A anew."""
+        self.point = (self.coef if self.linear else self.dual).astype(np.float64)
         self.scores = self.work.scores(self.point)
-        self.settled = True
+        if self.data.dtype != np.float64:
+            self._take_dual()
+        self.certified = self.scores
+        self.dual_square = self._square(self.work.coef_from(self.dual.astype(np.float64)))
 
     def certificate(self) -> Certificate:
-        """Return the certificate of A and W, which need not be X'A before it is settled."""
-        if self.settled:
-            rows = np.arange(self.data.n_rows)
-            found = self.data.sums(self.examples, self.coef, self.dual, rows)
-            return pair_certificate(self.problem, self.coef, self.dual, found)
-        losses, conjugates = sums(self.examples, self.scores, self.v)
-        square = self._inner(self.point, self.point, self.scores)
-        return certify(self.problem, losses, square, conjugates, self.dual_square)
+        """Return the certificate of A and W, which is not X'A, but as good as its gap."""
+        losses, conjugates = sums(self.examples, self.certified, self.v)
+        square = self.dual_square
+        if self.linear:
+            square = self._square(self.point)
+        found = certify(self.problem, losses, square, conjugates, self.dual_square)
+        if found.gap > self.best and self.sigma <= _SMALL:
+            # The rounding of v grows as sigma falls; a larger sigma takes it back.
+            self.sigma *= _BACK
+        self.best = min(self.best, found.gap)
+        return found
+
+    def _take_dual(self) -> None:
+        """Write v = -A/cost."""
+        cost = self.cost[self.visited, None]
+        self.v[self.visited] = self.dual[self.visited].astype(np.float64) / -cost
 
     def advance(self, budget: float) -> float:
         """Minimise under one centre, and move it."""
@@ -83,31 +133,35 @@ class Newton(Method):
         proxes(
             self.examples, self.scores, self.scores, 0.0, centre, self.sigma, self.v, self.visited
         )
-        gradient = self._gradient()
-        goal, passes, steps = _DONE * self._norm(gradient), 1.0, 0
-        while steps < _STEPS:
+        gradient, seen = self._gradient()
+        size = self._norm(gradient, seen)
+        goal, passes, steps = _DONE * size, 1.0, 0
+        while size > goal and steps < _STEPS:
             steps += 1
-            passes += self._newton_step(centre, gradient)
-            gradient = self._gradient()
-            size = self._norm(gradient)
-            if size <= goal:
-                break
-        self.steps = steps
-        self.dual_square = self._square(self.point - gradient)
+            passes += self._newton_step(centre, gradient, seen)
+            gradient, seen = self._gradient()
+            size = self._norm(gradient, seen)
         self._next_sigma(steps)
-        self.dual = self._as_dual(self.v)
-        self.coef = self.point.astype(self.data.dtype) if self.linear else self.dual
-        self.settled = False
+        self.dual = (-self.cost[:, None] * self.v).astype(self.data.dtype)
+        if self.linear:
+            self.coef, self.certified = self.point.astype(self.data.dtype), self.scores
+            self.dual_square = self._square(self.point - gradient)
+        else:  # A is all there is to predict with
+            self.coef, self.certified = self.dual, self.scores - seen
+            self.dual_square = self._inner(self.point - gradient, self.coef, self.certified)
         return passes
 
-    def _next_sigma(self, steps):
-        self.sigma = max(self.sigma / 4, _LEAST)
+    def _next_sigma(self, steps: int) -> None:
+        """Fall while the systems are few; what was too fast is taken back."""
+        factor = 4.0 if steps >= _STEPS else 1.0 if steps > 10 else 0.5 if steps > 5 else 0.25
+        self.sigma = min(max(self.sigma * factor, _LEAST), 1.0)
 
-    def _newton_step(self, centre: NDArray, gradient: NDArray) -> float:
+    def _newton_step(self, centre: NDArray, gradient: NDArray, seen: NDArray | None) -> float:
         """Go to where the objective is lowest in the direction of Newton; return the passes."""
-        curvature = Curvature(self.examples, self.scores, centre, self.sigma, self.v, self.visited)
-        known = None if self.linear else self.work.scores(gradient)
-        found = solve_system(self.work, curvature, self.cost, gradient, known)
+        curvature = Curvature(
+            self.examples, self.scores, centre, self.sigma, self.v, self.visited
+        )
+        found = solve_system(self.work, curvature, self.cost, gradient, seen)
         step = -found.step
         moved = self.work.scores(step)
         length, v = self._search(centre, gradient, step, moved)
@@ -158,27 +212,30 @@ class Newton(Method):
                 side = -1
         return length, new
 
-    def _gradient(self) -> NDArray:
-        """Return W + X'(cost v)."""
-        return self.point + self.work.coef_from(self.cost[:, None] * self.v)
+    def _gradient(self) -> tuple[NDArray, NDArray | None]:
+        """Return W + X'(cost v), and with a kernel its scores."""
+        gradient = self.point + self.work.coef_from(self.cost[:, None] * self.v)
+        return gradient, None if self.linear else self.work.scores(gradient)
 
-    def _inner(self, a: NDArray, b: NDArray, b_scores: NDArray) -> float:
+    def _inner(self, a: NDArray, b: NDArray, b_scores: NDArray | None) -> float:
         """Return <a, b>, or with a kernel that of what they stand for."""
-        return inner_product(a, b if self.linear else b_scores)
+        return inner_product(a, b if b_scores is None or self.linear else b_scores)
 
     def _square(self, a: NDArray) -> float:
-        return self._inner(a, a, a if self.linear else self.work.scores(a))
+        return self._inner(a, a, None if self.linear else self.work.scores(a))
 
-    def _norm(self, a: NDArray) -> float:
-        return float(np.sqrt(max(0.0, self._square(a))))
-
-    def _as_dual(self, v: NDArray) -> NDArray:
-        return (-self.cost[:, None] * v).astype(self.data.dtype)
+    def _norm(self, a: NDArray, a_scores: NDArray | None) -> float:
+        return float(np.sqrt(max(0.0, self._inner(a, a, a_scores))))
 
     def _pass_operations(self) -> float:
-        """Return the multiplications of an epoch of coordinate ascent."""
+        """Return how many multiplications of a factorisation take as long as a pass.
+
+        A pass multiplies each feature twice with each class, and spends about as long as 64 more
+        multiplications on each entry of the dual blocks. A factorisation is eight times as fast.
+        """
         X: Any = self.data.X
-        return 2.0 * self.problem.n_classes * (X.nnz if hasattr(X, "nnz") else X.size)
+        features = X.nnz if hasattr(X, "nnz") else X.size
+        return 8.0 * self.problem.n_classes * (2.0 * features + 64.0 * self.data.n_rows)
 
 
 def _in_double(data: Any) -> Any:

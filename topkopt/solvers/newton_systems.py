@@ -2,6 +2,7 @@
 
 The features times the classes are one size, the ranks of all D_i together the other (Woodbury's
 identity). With a kernel only the second exists, and matrices like G and Z stand for X'G and X'Z.
+Where both are large, which is so while sigma is, conjugate gradients find a Z that will do.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from topkopt.solvers.data import Data, KernelData
 __all__ = ["Direction", "solve_system"]
 
 LARGEST = 6000  # the size of the largest system that is factorised
+_RESIDUAL = 0.03  # of the right-hand side, that conjugate gradients leave
+_PRODUCTS = 100  # of conjugate gradients at the most
 _ENTRIES = 1 << 22  # of an array that is filled and used up again
 _FEW = 64  # features whose products by pairs are formed for all examples at once
 
@@ -52,7 +55,9 @@ def solve_system(
     linear = not isinstance(data, KernelData)
     size = gradient.size if linear else np.inf
     if min(size, curvature.rank) > LARGEST:
-        raise NotImplementedError
+        if linear:
+            return _by_products(data, curvature, cost, gradient)
+        return _by_kernel_products(data, curvature, cost, gradient, scores)
     if size <= curvature.rank:
         return _by_features(data, curvature, cost, gradient)
     return _by_ranks(data, curvature, cost, gradient, scores)
@@ -130,6 +135,50 @@ def _by_ranks(
     size, m = float(len(owner)), gradient.shape[1]
     operations = size**3 / 3 + size * size * m + len(rows) ** 2 * data.n_features
     return Direction(gradient - data.coef_from(moved), operations)
+
+
+def _by_products(data: Any, curvature: Curvature, cost: NDArray, gradient: NDArray) -> Direction:
+    """Conjugate gradients, scaled by the diagonal of the Hessian; any of their steps descends."""
+    X, weight = data.X[curvature.rows], cost[curvature.rows, None]
+    squares = X.multiply(X) if hasattr(X, "multiply") else X * X
+    scale = 1.0 / (1.0 + squares.T @ (weight * curvature.diagonals()))
+    solved, residual = np.zeros_like(gradient), gradient.copy()
+    scaled = scale * residual
+    direction, size = scaled, np.vdot(residual, scaled)
+    goal, n_products = _RESIDUAL**2 * size, 0
+    while size > goal and n_products < _PRODUCTS:
+        image = direction + X.T @ (weight * curvature.apply(np.ascontiguousarray(X @ direction)))
+        length = size / np.vdot(direction, image)
+        solved += length * direction
+        residual -= length * image
+        scaled = scale * residual
+        last, size = size, np.vdot(residual, scaled)
+        direction = scaled + (size / last) * direction
+        n_products += 1
+    features = X.nnz if hasattr(X, "nnz") else X.size
+    return Direction(solved, 2.0 * n_products * features * gradient.shape[1])
+
+
+def _by_kernel_products(
+    data: Any, curvature: Curvature, cost: NDArray, gradient: NDArray, scores: NDArray
+) -> Direction:
+    """Conjugate gradients in the metric of the kernel, with one product of it in each step."""
+    rows = curvature.rows
+    solved, residual, pulled = np.zeros_like(gradient), gradient.copy(), scores
+    direction, seen, size = residual, pulled, np.vdot(residual, pulled)
+    goal, n_products = _RESIDUAL**2 * size, 0
+    while size > goal and n_products < _PRODUCTS:
+        image = direction.copy()
+        image[rows] += cost[rows, None] * curvature.apply(np.ascontiguousarray(seen[rows]))
+        length = size / np.vdot(seen, image)
+        solved += length * direction
+        residual = residual - length * image
+        pulled = data.scores(residual)
+        last, size = size, np.vdot(residual, pulled)
+        direction = residual + (size / last) * direction
+        seen = pulled + (size / last) * seen
+        n_products += 1
+    return Direction(solved, float(n_products) * data.X.size * gradient.shape[1])
 
 
 def _dense_rows(data: Any, rows: NDArray) -> NDArray:
