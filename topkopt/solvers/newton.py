@@ -51,6 +51,11 @@ class StartedNewton(Method):
         self.running, self.left, self.close = start, _EPOCHS, False
         self.coef, self.dual = start.coef, start.dual
 
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """That of the method which is running."""
+        return self.running.name
+
     def advance(self, budget: float) -> float:
         """Take an epoch, or minimise under one centre."""
         if (self.left <= 0 or self.close) and not isinstance(self.running, Newton):
