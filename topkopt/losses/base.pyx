@@ -32,7 +32,7 @@ def _refuse_subclass(cls, **parameters):
     raise TypeError(
         f"losses are compiled and final, so {cls.__name__} cannot be a subclass of "
         f"{cls.__base__.__name__}: training would never call what it overrides. Choose one of "
-        "topkopt.losses.names(), or write a function of scores that calls a loss."
+        "topkopt.losses.names(), or give a function of scores to topkopt.losses.CustomLoss."
     )
 
 

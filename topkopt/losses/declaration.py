@@ -36,6 +36,8 @@ class Declaration:
         Whether the domain of the conjugate is a polytope that Frank-Wolfe methods know.
     variants : mapping of str to dict
         Further names in the registry, each with the parameters that it implies.
+    named : bool
+        Whether a name in the registry stands for it; otherwise it is given as an object.
     example : mapping
         Parameters of an instance for at least 4 classes, to try it with.
     """
@@ -49,4 +51,5 @@ class Declaration:
     probabilities: str | None = None
     vertices: bool = False
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
+    named: bool = True
     example: Mapping[str, Any] = field(default_factory=dict, hash=False)

@@ -14,15 +14,17 @@ from topkopt.solvers.problem import Problem
 from topkopt.solvers.sdca import CoordinateAscent
 from topkopt.solvers.vertices import ActiveSets, VertexExamples
 
-__all__ = ["METHODS", "check_method", "make_method"]
+__all__ = ["METHODS", "check_method", "chosen_method", "make_method"]
 
-METHODS = ("sdca", "lbfgs", "frank_wolfe", "away_step", "pairwise", "block_frank_wolfe")
+METHODS = ("auto", "sdca", "lbfgs", "frank_wolfe", "away_step", "pairwise", "block_frank_wolfe")
 
 
 def check_method(method: str, loss: losses.Loss) -> None:
     """Raise unless the method exists and can train the loss."""
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}.")
+    if method == "auto":
+        return
     if method == "lbfgs":
         if not loss.smooth:
             raise ValueError(
@@ -30,12 +32,24 @@ def check_method(method: str, loss: losses.Loss) -> None:
                 "method='sdca', which trains every loss."
             )
         return
+    if isinstance(loss, losses.CustomLoss):
+        raise ValueError(
+            f"method={method!r} needs a loss whose conjugate is known, got {loss!r}; use "
+            "method='lbfgs' or 'auto'."
+        )
     if method != "sdca" and not loss.declaration.vertices:
         able = ", ".join(cls.__name__ for cls in losses.classes() if cls.declaration.vertices)
         raise ValueError(
             f"method={method!r} needs a loss with vertices ({able}), got {loss!r}; use "
             "method='sdca', which trains every loss."
         )
+
+
+def chosen_method(method: str, loss: losses.Loss) -> str:
+    """Return the method that "auto" stands for; others as they are."""
+    if method == "auto":
+        return "lbfgs" if isinstance(loss, losses.CustomLoss) else "sdca"
+    return method
 
 
 def make_method(

@@ -23,6 +23,7 @@ __all__ = ["Preconditioner", "make_preconditioner"]
 
 _ENTRY = 60  # operations that an entry of the scores costs beside the matrix products
 _PRODUCTS = 1 << 17  # products of features in a block
+_FEATURES = 128  # above, blocks cost more than they save
 _MOST = 1 << 24  # numbers in the blocks of all classes
 _FIRST = 3  # evaluations before the blocks are computed, at the least
 
@@ -102,9 +103,9 @@ def make_preconditioner(problem: Problem, examples: Examples) -> Preconditioner:
     d, m = data.n_features, problem.n_classes
     if d == 0 or 2 * d > data.n_rows or not np.isfinite(problem.loss.curvature):
         return Preconditioner()
-    if d <= 128 and d * d * m <= _MOST:
-        return ClassBlocks(problem, examples)
-    return SharedBlock(problem)
+    if d > _FEATURES or d * d * m > _MOST:
+        return Preconditioner()
+    return ClassBlocks(problem, examples)
 
 
 def _evaluation_work(problem: Problem) -> float:

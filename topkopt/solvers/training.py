@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from topkopt import losses
 from topkopt._validation import check_k, check_scalar
 from topkopt.solvers.certificate import Certificate, Stationarity
-from topkopt.solvers.choice import check_method, make_method
+from topkopt.solvers.choice import check_method, chosen_method, make_method
 from topkopt.solvers.data import Data, KernelData
 from topkopt.solvers.lbfgs import make_lbfgs
 from topkopt.solvers.method import Method
@@ -37,7 +37,7 @@ def solve(
     *,
     C: float = 1.0,
     sample_weight: ArrayLike | None = None,
-    method: str = "sdca",
+    method: str = "auto",
     kernel: bool | str = False,
     tol: float = 1e-3,
     max_epochs: int = 1000,
@@ -71,18 +71,20 @@ def solve(
         Weight of the losses against the penalty ``1/2 |W|^2``.
     sample_weight : array_like of shape (n,), optional
         Non-negative weights w: 2 counts an example twice, 0 leaves it out.
-    method : str, default "sdca"
+    method : str, default "auto"
         One of
 
-        - "sdca": the exact maximiser for one example after the other; trains every loss, and is the
-          fastest;
+        - "auto": "lbfgs" for `losses.CustomLoss`, "sdca" for all others;
+        - "sdca": the exact maximiser for one example after the other; trains every loss;
+        - "lbfgs": steps of W along preconditioned quasi-Newton directions, for losses that are
+          smooth; the dual variables are the gradients of the losses, and certify each step;
         - "block_frank_wolfe": one example after the other, each towards its best vertex;
         - "frank_wolfe": all examples at once towards their best vertices, with one step length;
         - "away_step": towards the best vertex or away from the worst one in use, whichever is
           better for an example;
         - "pairwise": from the worst vertex in use to the best one.
 
-        All but the first are for `losses.Hinge`, `losses.TopKHinge` and `losses.WeightedTopKHinge`.
+        The last four are for `losses.Hinge`, `losses.TopKHinge` and `losses.WeightedTopKHinge`.
     kernel : bool or "psd", default False
         Whether X is a Gram matrix. It must be symmetric and positive semi-definite, or no
         certificate would hold; both are checked, the latter by a Cholesky factorisation (about
@@ -174,7 +176,7 @@ def solve(
 class Settings:
     """How to train; see `solve`."""
 
-    method: str = "sdca"
+    method: str = "auto"
     tol: float = 1e-3
     max_epochs: int = 1000
     check_every: int = 1
@@ -320,10 +322,11 @@ def _start(
     problem: Problem, settings: Settings, warm_start: Solution | None, block_size: int
 ) -> Method:
     """Return the method, where it starts."""
-    if settings.method == "lbfgs" or not problem.loss.convex:
+    name = chosen_method(settings.method, problem.loss)
+    if name == "lbfgs" or not problem.loss.convex:
         return make_lbfgs(problem, _start_coef(problem, warm_start))
     return make_method(
-        settings.method,
+        name,
         problem,
         _start_dual(problem, warm_start),
         warm_start is not None,
