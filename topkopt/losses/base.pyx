@@ -261,7 +261,7 @@ cdef class Loss:
 
     @property
     def curvature(self):
-        """The largest second derivative in any direction; infinite if it is not smooth."""
+        """How large second derivatives are; infinite if the loss is not smooth."""
         curvature = self.declaration.curvature
         if self.declaration.smooth is None:
             return curvature / self.smoothing if self.smoothing > 0 else INFINITY

@@ -28,8 +28,8 @@ class Declaration:
     smooth : bool or None
         Whether it is differentiable; None if that depends on its `smoothing`.
     curvature : float
-        A bound of the second derivative in any direction, if it is smooth; where that depends on
-        its `smoothing`, times the smoothing.
+        How large its second derivatives are, if it is smooth: a bound in any direction, for hinges
+        as long as two classes take part. Where it depends on the `smoothing`, times the smoothing.
     probabilities : {"softmax", "logistic"} or None
         What makes probabilities of scores, if something does.
     vertices : bool

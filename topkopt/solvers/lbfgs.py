@@ -284,7 +284,7 @@ def make_lbfgs(problem: Problem, start: NDArray | None) -> LBFGS:
     kernel = isinstance(problem.data, KernelData)
     rows = problem.data.n_rows if kernel else problem.data.n_features
     if isinstance(problem.loss, losses.CustomLoss):
-        problem.loss.check(problem.n_classes, problem.labels)
+        problem.loss.check(problem.n_classes)
     if start is None:
         start = np.zeros((rows, problem.n_classes))
     return KernelLBFGS(problem, start) if kernel else LBFGS(problem, start)
