@@ -15,6 +15,7 @@ from sklearn.model_selection import train_test_split
 
 from topkopt import TopKClassifier
 from topkopt.losses import CustomLoss
+from topkopt.metrics import topk_accuracy
 
 X, y = load_digits(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(X / 16, y, random_state=0, stratify=y)
@@ -43,10 +44,7 @@ for name, loss in losses.items():
     history = model.history_
     left.semilogy(history["epoch"][1:], history["gap"][1:], label=name)
     places = np.arange(1, 6)
-    accuracy = [
-        np.mean([y in guess for y, guess in zip(y_test, model.predict_topk(X_test, k))])
-        for k in places
-    ]
+    accuracy = [topk_accuracy(y_test, model.decision_function(X_test), k) for k in places]
     right.plot(places, accuracy, "o-", label=name)
     print(f"{name}: accuracy {accuracy[0]:.3f}, gap {model.duality_gap_:.1e}")
 left.set(xlabel="passes over the data", ylabel="relative duality gap", xscale="log")

@@ -5,7 +5,8 @@ A loss is a small immutable object: it can be compared, pickled and printed, and
 subclass overrides would never be called, and so subclassing is an error.
 
 `base` says what a loss is, `hinge`, `entropy`, `binary` and `multilabel` hold one family each,
-`custom` the loss that a Python function computes, `declaration` and `registry` make the rest of the library know them.
+`custom` the loss that a Python function computes, `declaration` and `registry` make the rest of the
+library know them.
 """
 
 from topkopt.losses import binary, entropy, hinge, multilabel  # noqa: F401  (they declare losses)

@@ -20,8 +20,8 @@ cdef class CustomLoss(Loss):
     """A smooth loss that a Python function computes, for `topkopt.solve` and the estimators.
 
     It is trained by L-BFGS. Where it is convex, its gradients make dual variables and so a
-    certificate, as for every other loss; the certificate is as true as the promise that the function
-    is convex and its gradients are right. That is checked on the way where it can be.
+    certificate, as for every other loss; the certificate is as true as the promise that the
+    function is convex and its gradients are right, which is tried on random scores and on the way.
 
     Parameters
     ----------

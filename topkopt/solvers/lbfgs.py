@@ -92,16 +92,14 @@ class LBFGS(Method):
             steepest = float(np.abs(point.image).max(initial=0.0))
             residual = steepest / self.first_pull if self.first_pull > 0 else 0.0
             return Stationarity(primal, np.nan, np.nan, 0.0, residual)
-        return certify(
-            self.problem, point.losses, point.square, best.conjugates, best.pull_square
-        )
+        return certify(self.problem, point.losses, point.square, best.conjugates, best.pull_square)
 
     def settle(self) -> None:
         """Make the dual blocks, and compute their conjugates and X'A from themselves."""
         best = self.best
         dual = np.empty((self.data.n_rows, self.problem.n_classes), self.data.dtype)
         pull = np.empty(self.objective.shape)
-        losses, conjugates = self.data.evaluate(self.examples, best.coef, pull, dual)
+        _, conjugates = self.data.evaluate(self.examples, best.coef, pull, dual)
         if self.problem.loss.convex:
             if not self.custom:
                 best.inner = conjugates + best.losses
@@ -237,8 +235,8 @@ class KernelLBFGS(LBFGS):
         if self._settled is not None:
             return self._settled
         scores = np.negative(point.pull_image).astype(self.data.dtype)  # type: ignore[arg-type]
-        losses, _ = self.data.evaluate(self.examples, point.coef, scores)
-        return certify(self.problem, losses, point.pull_square, point.conjugates, point.pull_square)
+        total, _ = self.data.evaluate(self.examples, point.coef, scores)
+        return certify(self.problem, total, point.pull_square, point.conjugates, point.pull_square)
 
     _settled: Certificate | None = None
 
