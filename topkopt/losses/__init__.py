@@ -5,11 +5,13 @@ A loss is a small immutable object: it can be compared, pickled and printed, and
 subclass overrides would never be called, and so subclassing is an error.
 
 `base` says what a loss is, `hinge`, `entropy`, `binary` and `multilabel` hold one family each,
-`declaration` and `registry` make the rest of the library know them.
+`custom` the loss that a Python function computes, `declaration` and `registry` make the rest of the
+library know them.
 """
 
 from topkopt.losses import binary, entropy, hinge, multilabel  # noqa: F401  (they declare losses)
 from topkopt.losses.base import Loss as Loss
+from topkopt.losses.custom import CustomLoss as CustomLoss
 from topkopt.losses.registry import (
     check_complete,
     classes,
@@ -32,6 +34,6 @@ for _loss in classes():
 globals().update({_loss.__name__: _loss for _loss in classes()})
 
 __all__ = sorted(
-    ["Loss", "classes", "declaration_of", "from_flat", "get", "names"]
+    ["CustomLoss", "Loss", "classes", "declaration_of", "from_flat", "get", "names"]
     + [_loss.__name__ for _loss in classes()]
 )

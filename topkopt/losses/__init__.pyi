@@ -1,6 +1,7 @@
 from topkopt.losses.base import Loss as Loss
 from topkopt.losses.binary import OneVsAllHinge as OneVsAllHinge
 from topkopt.losses.binary import OneVsAllLogistic as OneVsAllLogistic
+from topkopt.losses.custom import CustomLoss as CustomLoss
 from topkopt.losses.entropy import Softmax as Softmax
 from topkopt.losses.entropy import TopKEntropy as TopKEntropy
 from topkopt.losses.entropy import TruncatedTopKEntropy as TruncatedTopKEntropy

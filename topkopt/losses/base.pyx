@@ -33,7 +33,7 @@ def _refuse_subclass(cls, **parameters):
     raise TypeError(
         f"losses are compiled and final, so {cls.__name__} cannot be a subclass of "
         f"{cls.__base__.__name__}: training would never call what it overrides. Choose one of "
-        "topkopt.losses.names(), or write a function of scores that calls a loss."
+        "topkopt.losses.names(), or give a function of scores to topkopt.losses.CustomLoss."
     )
 
 
@@ -373,7 +373,7 @@ cdef class Loss:
 
     @property
     def curvature(self):
-        """The largest second derivative in any direction; infinite if it is not smooth."""
+        """How large second derivatives are; infinite if the loss is not smooth."""
         curvature = self.declaration.curvature
         if self.declaration.smooth is None:
             return curvature / self.smoothing if self.smoothing > 0 else INFINITY

@@ -28,14 +28,16 @@ class Declaration:
     smooth : bool or None
         Whether it is differentiable; None if that depends on its `smoothing`.
     curvature : float
-        A bound of the second derivative in any direction, if it is smooth; where that depends on
-        its `smoothing`, times the smoothing.
+        How large its second derivatives are, if it is smooth: a bound in any direction, for hinges
+        as long as two classes take part. Where it depends on the `smoothing`, times the smoothing.
     probabilities : {"softmax", "logistic"} or None
         What makes probabilities of scores, if something does.
     vertices : bool
         Whether the domain of the conjugate is a polytope that Frank-Wolfe methods know.
     variants : mapping of str to dict
         Further names in the registry, each with the parameters that it implies.
+    named : bool
+        Whether a name in the registry stands for it; otherwise it is given as an object.
     example : mapping
         Parameters of an instance for at least 4 classes, to try it with.
     """
@@ -49,4 +51,5 @@ class Declaration:
     probabilities: str | None = None
     vertices: bool = False
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
+    named: bool = True
     example: Mapping[str, Any] = field(default_factory=dict, hash=False)

@@ -15,12 +15,13 @@ __all__ = ["check_complete", "classes", "declaration_of", "from_flat", "get", "n
 
 
 def classes() -> list[type[Loss]]:
-    """Return the classes of all losses that declare themselves."""
+    """Return the classes of all losses that have a name."""
 
     def below(cls: type[Loss]) -> list[type[Loss]]:
         return [cls, *(leaf for child in cls.__subclasses__() for leaf in below(child))]
 
     declared = [cls for cls in below(Loss) if "declaration" in vars(cls) and cls is not Loss]
+    declared = [cls for cls in declared if cls.declaration.named]
     return sorted(declared, key=lambda cls: cls.__name__)
 
 

@@ -2,8 +2,9 @@
 
 In the order in which the modules build on each other: `data` (feature matrices), `problem` (data,
 labels, loss and C), `solution` (what users get), `certificate`, `progress`, `method` (what all
-methods have in common), the methods (`sdca`, `frank_wolfe`, `descent`), `choice` (the methods by
-name), `training` (`solve`) and `path`.
+methods have in common), the methods (`sdca`, `frank_wolfe`, and `lbfgs` with its `objective`,
+`preconditioner` and `quasi_newton`), `choice` (the methods by name), `training` (`solve`) and
+`path`.
 """
 
 from topkopt.solvers.solution import ConvergenceWarning, Solution, State

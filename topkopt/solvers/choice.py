@@ -35,6 +35,8 @@ def check_method(method: str, loss: losses.Loss) -> None:
     """Raise unless the method exists and can train the loss."""
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}.")
+    if method == "auto":
+        return
     if method == "lbfgs":
         if not loss.smooth:
             raise ValueError(
@@ -42,7 +44,12 @@ def check_method(method: str, loss: losses.Loss) -> None:
                 "method='sdca', which trains every loss."
             )
         return
-    if method not in ("auto", "sdca", "newton") and not loss.declaration.vertices:
+    if isinstance(loss, losses.CustomLoss):
+        raise ValueError(
+            f"method={method!r} needs a loss whose conjugate is known, got {loss!r}; use "
+            "method='lbfgs' or 'auto'."
+        )
+    if method not in ("sdca", "newton") and not loss.declaration.vertices:
         able = ", ".join(cls.__name__ for cls in losses.classes() if cls.declaration.vertices)
         raise ValueError(
             f"method={method!r} needs a loss with vertices ({able}), got {loss!r}; use "

@@ -20,7 +20,7 @@ __all__ = ["Data", "DenseData", "KernelData", "SparseData", "as_data", "inner_pr
 
 _CHUNK = 1 << 20  # entries looked at together
 _CACHE = 1 << 15  # bytes of W up to which no block is worth its bookkeeping
-_EVALUATED = 1 << 16  # entries of X in a block whose losses are evaluated together
+_EVALUATED = 1 << 17  # entries of X in a block whose losses are evaluated together
 _SUMS_ROWS = 256  # most rows whose scores are computed together for a certificate
 _PRODUCT = 1 << 33  # multiplications in one product of a block, which Ctrl-C does not interrupt
 _TILE = 512  # rows and columns of a Gram matrix that are compared with their mirror image at once

@@ -13,7 +13,6 @@ from libc.string cimport memset
 from topkopt._kernels.blas cimport gemm
 from topkopt._kernels.interrupt cimport ENTRY_WORK, PULSE, look_for_interrupt
 from topkopt._kernels.real cimport real
-from topkopt._kernels.select cimport axpy_row
 from topkopt.losses.base cimport Labels
 from topkopt.solvers.epochs cimport Examples
 
@@ -24,6 +23,51 @@ cdef enum:
 ctypedef fused integer:
     int32_t
     int64_t
+
+
+cdef extern from "sparse_rows.h" nogil:
+    void sparse_f32_combine(const float*, const int32_t*, Py_ssize_t, const float*, Py_ssize_t,
+                            float*)
+    void sparse_f64_combine(const float*, const int64_t*, Py_ssize_t, const float*, Py_ssize_t,
+                            float*)
+    void sparse_d32_combine(const double*, const int32_t*, Py_ssize_t, const double*, Py_ssize_t,
+                            double*)
+    void sparse_d64_combine(const double*, const int64_t*, Py_ssize_t, const double*, Py_ssize_t,
+                            double*)
+    void sparse_f32_spread(const float*, const int32_t*, Py_ssize_t, const float*, Py_ssize_t,
+                           double*)
+    void sparse_f64_spread(const float*, const int64_t*, Py_ssize_t, const float*, Py_ssize_t,
+                           double*)
+    void sparse_d32_spread(const double*, const int32_t*, Py_ssize_t, const double*, Py_ssize_t,
+                           double*)
+    void sparse_d64_spread(const double*, const int64_t*, Py_ssize_t, const double*, Py_ssize_t,
+                           double*)
+
+
+cdef inline void combine_sparse(const real* x, const integer* at, Py_ssize_t n, const real* w,
+                                Py_ssize_t m, real* s) noexcept nogil:
+    # s = x W
+    if real is float and integer is int32_t:
+        sparse_f32_combine(x, at, n, w, m, s)
+    elif real is float:
+        sparse_f64_combine(x, at, n, w, m, s)
+    elif integer is int32_t:
+        sparse_d32_combine(x, at, n, w, m, s)
+    else:
+        sparse_d64_combine(x, at, n, w, m, s)
+
+
+cdef inline void spread_sparse(const real* x, const integer* at, Py_ssize_t n, const real* v,
+                               Py_ssize_t m, double* g) noexcept nogil:
+    # G += x v'
+    if real is float and integer is int32_t:
+        sparse_f32_spread(x, at, n, v, m, g)
+    elif real is float:
+        sparse_f64_spread(x, at, n, v, m, g)
+    elif integer is int32_t:
+        sparse_d32_spread(x, at, n, v, m, g)
+    else:
+        sparse_d64_spread(x, at, n, v, m, g)
 
 
 # The two sums of a certificate that are not those of G: costs times losses and conjugates
@@ -151,12 +195,10 @@ def sparse_evaluation(Examples examples, const real[::1] data, const integer[::1
                       const integer[::1] indptr, const real[:, ::1] w, double[:, ::1] g,
                       real[:, ::1] a=None):
     """As `dense_evaluation`, for the rows of a CSR matrix."""
-    cdef Py_ssize_t n = indptr.shape[0] - 1, m = examples.n_classes, first = 0, size, i, j, c
-    cdef Py_ssize_t left = PULSE
+    cdef Py_ssize_t n = indptr.shape[0] - 1, m = examples.n_classes, first = 0, size, i
+    cdef Py_ssize_t begin, length, left = PULSE
     dtype = np.float32 if real is float else np.float64
     cdef real[:, ::1] s = np.empty((SPARSE_BLOCK, m), dtype)
-    cdef const real* pull
-    cdef double* row
     cdef Buffers buffers = Buffers(SPARSE_BLOCK, m)
     cdef Total total = Total(0.0, 0.0)
     with nogil:
@@ -166,20 +208,18 @@ def sparse_evaluation(Examples examples, const real[::1] data, const integer[::1
             size = min(<Py_ssize_t>SPARSE_BLOCK, n - first)
             look_for_interrupt(
                 &left, m * (2 * (indptr[first + size] - indptr[first]) + size * ENTRY_WORK))
-            memset(&s[0, 0], 0, size * m * sizeof(real))
             for i in range(size):
-                for j in range(indptr[first + i], indptr[first + i + 1]):
-                    axpy_row(m, data[j], &w[indices[j], 0], &s[i, 0])
+                begin, length = indptr[first + i], indptr[first + i + 1] - indptr[first + i]
+                if length:
+                    combine_sparse(&data[begin], &indices[begin], length, &w[0, 0], m, &s[i, 0])
+                else:
+                    memset(&s[i, 0], 0, m * sizeof(real))
             pull_rows(examples, first, size, &s[0, 0], buffers, &total)
             for i in range(size):
-                pull = &s[i, 0]
-                for j in range(indptr[first + i], indptr[first + i + 1]):
-                    row = &g[indices[j], 0]
-                    if real is double:
-                        axpy_row(m, data[j], pull, row)
-                    else:
-                        for c in range(m):
-                            row[c] += data[j] * pull[c]
+                begin, length = indptr[first + i], indptr[first + i + 1] - indptr[first + i]
+                if length:
+                    spread_sparse(&data[begin], &indices[begin], length,
+                                  <const real*>&s[i, 0], m, &g[0, 0])
             if a is not None:
                 keep_rows(examples, first, size, &s[0, 0], &a[first, 0], buffers, &total)
             first += size
@@ -210,8 +250,8 @@ def dense_curvatures(Examples examples, const double[:, :] x, const double[:, ::
                      double[:, ::1] h, Py_ssize_t block_size):
     """Fill h with the second derivatives X' diag(cost h_j) X of each class j.
 
-    The rows of h are the places (a, b), a <= b, of the matrix, row by row; its columns are the
-    classes. One matrix product makes them all, of the products x_a x_b and the curvatures h.
+    The rows of h are the classes; its columns are the places (a, b), a <= b, of their matrices, row
+    by row. One matrix product makes them all, of the curvatures and the products x_a x_b.
     """
     cdef Py_ssize_t n = x.shape[0], d = x.shape[1], m = examples.n_classes
     cdef Py_ssize_t first = 0, size, i, j, b, at, pairs = d * (d + 1) // 2, left = PULSE
@@ -239,6 +279,6 @@ def dense_curvatures(Examples examples, const double[:, :] x, const double[:, ::
                     for b in range(j, d):
                         products[i, at] = rows[i, j] * rows[i, b]
                         at += 1
-            gemm(True, False, pairs, m, size, 1.0, <const double*>&products[0, 0], pairs,
-                 <const double*>&s[0, 0], m, 1.0, &h[0, 0], m)
+            gemm(True, False, m, pairs, size, 1.0, <const double*>&s[0, 0], m,
+                 <const double*>&products[0, 0], pairs, 1.0, &h[0, 0], pairs)
             first += size

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from topkopt import losses
 from topkopt.solvers.certificate import (
     Certificate,
     Stationarity,
@@ -50,6 +51,7 @@ class LBFGS(Method):
     def __init__(self, problem: Problem, start: NDArray):
         super().__init__(problem)
         self.examples = problem.examples()
+        self.custom = isinstance(problem.loss, losses.CustomLoss)
         self.objective = self._objective()
         self.preconditioner: Preconditioner = make_preconditioner(problem, self.examples)
         self.memory = Memory(_MEMORY, start.size)
@@ -97,9 +99,10 @@ class LBFGS(Method):
         best = self.best
         dual = np.empty((self.data.n_rows, self.problem.n_classes), self.data.dtype)
         pull = np.empty(self.objective.shape)
-        losses, conjugates = self.data.evaluate(self.examples, best.coef, pull, dual)
+        _, conjugates = self.data.evaluate(self.examples, best.coef, pull, dual)
         if self.problem.loss.convex:
-            best.inner = conjugates + best.losses
+            if not self.custom:
+                best.inner = conjugates + best.losses
             best.pull_square = float(np.vdot(pull, pull))
         self._dual = dual
 
@@ -123,6 +126,8 @@ class LBFGS(Method):
             found = self._search(self._direction())
         if found is None:
             self.stuck = "no step lowers the objective any more"
+            if self.custom:
+                self.stuck += " (do the gradients of the loss belong to its values?)"
         else:
             self._move(found)
         return float(self.evaluations - before)
@@ -138,6 +143,8 @@ class LBFGS(Method):
         old, lifted = self.point, self.preconditioner.solve(found.gradient)
         change = found.gradient - old.gradient
         same = lifted is found.gradient
+        if self.custom and self.problem.loss.convex:
+            self._check_convex(found)
         self.memory.add(
             (found.parameters - old.parameters).ravel(),
             change.ravel(),
@@ -147,6 +154,22 @@ class LBFGS(Method):
         self.point, self.lifted = found, lifted
         if found.dual_value >= self.best.dual_value:
             self.best, self._dual = found, None
+
+    def _check_convex(self, found: Point) -> None:
+        """Raise where the losses are below one of their tangents: nothing would be certified."""
+        old = self.point
+        step = found.parameters - old.parameters
+        rise = found.losses - old.losses
+        before = float(np.vdot(step, old.image)) - _metric_product(step, old)
+        after = float(np.vdot(step, found.image)) - _metric_product(step, found)
+        slack = self.noise * (abs(found.losses) + abs(old.losses) + abs(before) + abs(after))
+        if not before - slack <= rise <= after + slack:
+            raise ValueError(
+                f"{self.problem.loss!r} must be convex and have the gradients of its values, but "
+                f"a step changed the sum of losses by {rise:.6g}, and the gradients allow "
+                f"{before:.6g} to {after:.6g}; correct them (scipy.optimize.check_grad), or pass "
+                "convex=False."
+            )
 
     def _search(self, direction: NDArray) -> Point | None:
         """Return a point of the line where the objective and its slope have fallen enough."""
@@ -212,20 +235,26 @@ class KernelLBFGS(LBFGS):
         if self._settled is not None:
             return self._settled
         scores = np.negative(point.pull_image).astype(self.data.dtype)  # type: ignore[arg-type]
-        losses, _ = self.data.evaluate(self.examples, point.coef, scores)
-        return certify(self.problem, losses, point.pull_square, point.conjugates, point.pull_square)
+        total, _ = self.data.evaluate(self.examples, point.coef, scores)
+        return certify(self.problem, total, point.pull_square, point.conjugates, point.pull_square)
 
     _settled: Certificate | None = None
 
     def settle(self) -> None:
         """Compute the certificate from the dual blocks alone."""
-        if self.problem.loss.convex:
+        if self.problem.loss.convex and not self.custom:
             sums = self.data.sums(self.examples, self.dual, self.dual, np.arange(self.data.n_rows))
             self._settled = pair_certificate(self.problem, self.dual, self.dual, sums)
 
     def _move(self, found: Point) -> None:
         super()._move(found)
         self._dual = self._settled = None
+
+
+def _metric_product(step: NDArray, point: Point) -> float:
+    """Return the inner product of a step and W."""
+    image = point.parameters if point.pull_image is None else point.image - point.pull_image
+    return float(np.vdot(step, image))
 
 
 def _next_step(low: Any, high: Any) -> float:
@@ -252,6 +281,8 @@ def make_lbfgs(problem: Problem, start: NDArray | None) -> LBFGS:
     """Return the method at a W, or at an A with a kernel; at 0 if none is given."""
     kernel = isinstance(problem.data, KernelData)
     rows = problem.data.n_rows if kernel else problem.data.n_features
+    if isinstance(problem.loss, losses.CustomLoss):
+        problem.loss.check(problem.n_classes)
     if start is None:
         start = np.zeros((rows, problem.n_classes))
     return KernelLBFGS(problem, start) if kernel else LBFGS(problem, start)

@@ -163,9 +163,7 @@ class Newton(Method):
 
     def _newton_step(self, centre: NDArray, gradient: NDArray, seen: NDArray | None) -> float:
         """Go to where the objective is lowest in the direction of Newton; return the passes."""
-        curvature = Curvature(
-            self.examples, self.scores, centre, self.sigma, self.v, self.visited
-        )
+        curvature = Curvature(self.examples, self.scores, centre, self.sigma, self.v, self.visited)
         found = solve_system(self.work, curvature, self.cost, gradient, seen)
         step = -found.step
         moved = self.work.scores(step)

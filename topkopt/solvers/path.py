@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from topkopt import losses
 from topkopt._validation import as_array, as_floating, check_csr, check_flag, check_k
 from topkopt.solvers.problem import as_problem
-from topkopt.solvers.solution import Solution, State
 from topkopt.solvers.settings import check_settings
+from topkopt.solvers.solution import Solution, State
 from topkopt.solvers.training import check_kernel, train
 
 __all__ = ["Path", "check_Cs", "path"]

@@ -23,6 +23,7 @@ __all__ = ["Preconditioner", "make_preconditioner"]
 
 _ENTRY = 60  # operations that an entry of the scores costs beside the matrix products
 _PRODUCTS = 1 << 17  # products of features in a block
+_FEATURES = 128  # above, blocks cost more than they save
 _MOST = 1 << 24  # numbers in the blocks of all classes
 _FIRST = 3  # evaluations before the blocks are computed, at the least
 
@@ -61,7 +62,7 @@ class ClassBlocks(SharedBlock):
         super().__init__(problem)
         self.data, self.examples = problem.data, examples
         self.inverse: NDArray | None = None
-        self.due = max(_FIRST, _look_work(problem) / _evaluation_work(problem))
+        self.due = max(_FIRST, 2 * _look_work(problem) / _evaluation_work(problem))
 
     def solve(self, gradient: NDArray) -> NDArray:
         """Solve with the block of each class."""
@@ -79,13 +80,13 @@ class ClassBlocks(SharedBlock):
         """Compute the blocks anew."""
         d, m = coef.shape
         pairs = d * (d + 1) // 2
-        packed = np.empty((pairs, m))
+        packed = np.empty((m, pairs))
         rows = int(np.clip(_PRODUCTS // pairs, 16, 256))
         X = self.data.X.astype(np.float64, copy=False)  # type: ignore[attr-defined]
         dense_curvatures(self.examples, X, coef.astype(np.float64, copy=False), packed, rows)
         blocks = np.empty((m, d, d))
         upper = np.triu_indices(d)
-        blocks[:, upper[0], upper[1]] = blocks[:, upper[1], upper[0]] = packed.T
+        blocks[:, upper[0], upper[1]] = blocks[:, upper[1], upper[0]] = packed
         blocks[:, np.arange(d), np.arange(d)] += 1.0
         inverse = np.linalg.inv(blocks)
         self.inverse = 0.5 * (inverse + inverse.transpose(0, 2, 1))
@@ -102,9 +103,9 @@ def make_preconditioner(problem: Problem, examples: Examples) -> Preconditioner:
     d, m = data.n_features, problem.n_classes
     if d == 0 or 2 * d > data.n_rows or not np.isfinite(problem.loss.curvature):
         return Preconditioner()
-    if d <= 128 and d * d * m <= _MOST:
-        return ClassBlocks(problem, examples)
-    return SharedBlock(problem)
+    if d > _FEATURES or d * d * m > _MOST:
+        return Preconditioner()
+    return ClassBlocks(problem, examples)
 
 
 def _evaluation_work(problem: Problem) -> float:

@@ -1,9 +1,9 @@
 """The memory of L-BFGS: what the last steps say of the inverse Hessian.
 
-With steps S, changes of the gradient Y, an initial inverse Hessian B (a preconditioner) and L = B Y,
-the direction for a gradient g is, in the compact form,
+With steps S, changes Y of the gradient, an initial inverse Hessian B (the preconditioner) and
+L = B Y, the direction for a gradient g is, in the compact form,
 
-    -(c B g + S a + L b),   R b = -c S'g,   R'a = (D + c Y'L) S'g' - c L'g,   S'g' = -b/c,
+    -(c B g + S a + L b),   R u = S'g,   b = -c u,   R'a = (D + c Y'L) u - c L'g,
 
 where R is the upper triangle of S'Y, D its diagonal, and c scales B to the last step. Only inner
 products with gradients occur: those with Y are differences of them, and with a kernel all of them

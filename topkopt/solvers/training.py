@@ -72,18 +72,20 @@ def solve(
         Weight of the losses against the penalty ``1/2 |W|^2``.
     sample_weight : array_like of shape (n,), optional
         Non-negative weights w: 2 counts an example twice, 0 leaves it out.
-    method : str, default "sdca"
+    method : str, default "auto"
         One of
 
-        - "sdca": the exact maximiser for one example after the other; trains every loss, and is the
-          fastest;
+        - "auto": "lbfgs" for `losses.CustomLoss`, "sdca" for all others;
+        - "sdca": the exact maximiser for one example after the other; trains every loss;
+        - "lbfgs": steps of W along preconditioned quasi-Newton directions, for losses that are
+          smooth; the dual variables are the gradients of the losses, and certify each step;
         - "block_frank_wolfe": one example after the other, each towards its best vertex;
         - "frank_wolfe": all examples at once towards their best vertices, with one step length;
         - "away_step": towards the best vertex or away from the worst one in use, whichever is
           better for an example;
         - "pairwise": from the worst vertex in use to the best one.
 
-        All but the first are for `losses.Hinge`, `losses.TopKHinge` and `losses.WeightedTopKHinge`.
+        The last four are for `losses.Hinge`, `losses.TopKHinge` and `losses.WeightedTopKHinge`.
     kernel : bool or "psd", default False
         Whether X is a Gram matrix. It must be symmetric and positive semi-definite, or no
         certificate would hold; both are checked, the latter by a Cholesky factorisation (about
@@ -282,7 +284,8 @@ def _start(
     problem: Problem, settings: Settings, warm_start: Solution | None, block_size: int
 ) -> Method:
     """Return the method, where it starts."""
-    if settings.method == "lbfgs" or not problem.loss.convex:
+    custom = isinstance(problem.loss, losses.CustomLoss)
+    if settings.method == "lbfgs" or custom or not problem.loss.convex:
         return make_lbfgs(problem, _start_coef(problem, warm_start))
     dual = _start_dual(problem, warm_start)
     last = "" if warm_start is None else str(warm_start.history["method"][-1])
