@@ -140,6 +140,7 @@ class CertifiedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     intercept_scaling: float
     tol: float
     max_epochs: int
+    method: str
     warm_start: bool
     keep_dual: bool
     random_state: Any
@@ -266,6 +267,7 @@ class CertifiedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             "kernel": self._kernel_promise(),
             "tol": self.tol,
             "max_epochs": self.max_epochs,
+            "method": self.method,
             "random_state": self._random_state(),
             "verbose": self._verbose(),
         }

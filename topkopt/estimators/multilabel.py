@@ -74,7 +74,7 @@ class MultilabelClassifier(CertifiedClassifier):
         What the threshold maximises, see `topkopt.metrics.tune_threshold`.
     cv : int, splitter or iterable, default 5
         The folds of the threshold; an int means that many, shuffled by `random_state`.
-    tol, max_epochs, warm_start, keep_dual, random_state, verbose
+    tol, max_epochs, method, warm_start, keep_dual, random_state, verbose
         See `TopKClassifier`.
 
     Attributes
@@ -132,6 +132,7 @@ class MultilabelClassifier(CertifiedClassifier):
         cv: Any = 5,
         tol: float = 1e-3,
         max_epochs: int = 1000,
+        method: str = "auto",
         warm_start: bool = False,
         keep_dual: bool = False,
         random_state: Any = None,
@@ -152,6 +153,7 @@ class MultilabelClassifier(CertifiedClassifier):
         self.cv = cv
         self.tol = tol
         self.max_epochs = max_epochs
+        self.method = method
         self.warm_start = warm_start
         self.keep_dual = keep_dual
         self.random_state = random_state

@@ -92,6 +92,8 @@ class TopKClassifier(CertifiedClassifier):
         The relative duality gap to reach.
     max_epochs : int, default 1000
         The largest number of passes over the data.
+    method : str, default "auto"
+        How to train, see `topkopt.solve`; "auto" chooses on the way.
     warm_start : bool, default False
         Whether `fit` starts at the last solution, if that too was trained with ``warm_start=True``,
         for the same loss, labels, features and kernel; C and the weights may be others.
@@ -122,8 +124,8 @@ class TopKClassifier(CertifiedClassifier):
         The certificate: the objective is at most this fraction above the optimum. NaN for
         "truncated_topk_entropy", which is not convex.
     history_ : dict of ndarray
-        "epoch", "seconds", "primal", "dual" and "gap" of every certificate. The objectives "primal"
-        and "dual" are the papers': what is minimised, divided by ``C * n``.
+        "epoch", "seconds", "primal", "dual", "gap" and "method" of every certificate. The
+        objectives "primal" and "dual" are the papers': what is minimised, divided by ``C * n``.
     solution_ : Solution
         All that `topkopt.solve` returned, but the dual variables of a linear classifier unless
         they are kept. ``solution_.objective`` is what is minimised, in the scale above.
@@ -171,6 +173,7 @@ class TopKClassifier(CertifiedClassifier):
         class_weight: dict | str | None = None,
         tol: float = 1e-3,
         max_epochs: int = 1000,
+        method: str = "auto",
         warm_start: bool = False,
         keep_dual: bool = False,
         random_state: Any = None,
@@ -190,6 +193,7 @@ class TopKClassifier(CertifiedClassifier):
         self.class_weight = class_weight
         self.tol = tol
         self.max_epochs = max_epochs
+        self.method = method
         self.warm_start = warm_start
         self.keep_dual = keep_dual
         self.random_state = random_state

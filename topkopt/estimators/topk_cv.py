@@ -66,7 +66,7 @@ class TopKClassifierCV(TopKClassifier):
         How many folds to run at the same time (joblib).
     smoothing, weights, kernel, gamma, degree, coef0, fit_intercept, intercept_scaling
         See `TopKClassifier`.
-    class_weight, tol, max_epochs, keep_dual, random_state
+    class_weight, tol, max_epochs, method, keep_dual, random_state
         See `TopKClassifier`.
     verbose : int, default 0
         1 shows a line of progress on a terminal, with the fold, k and C; 2 or more prints such a
@@ -131,6 +131,7 @@ class TopKClassifierCV(TopKClassifier):
         class_weight: dict | str | None = None,
         tol: float = 1e-3,
         max_epochs: int = 1000,
+        method: str = "auto",
         keep_dual: bool = False,
         random_state: Any = None,
         verbose: int = 0,
@@ -152,6 +153,7 @@ class TopKClassifierCV(TopKClassifier):
         self.class_weight = class_weight
         self.tol = tol
         self.max_epochs = max_epochs
+        self.method = method
         self.keep_dual = keep_dual
         self.random_state = random_state
         self.verbose = verbose

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from topkopt import losses
 from topkopt._validation import as_array, as_floating, check_csr, check_flag, check_k
+from topkopt.solvers.choice import check_method
 from topkopt.solvers.problem import as_problem
 from topkopt.solvers.settings import check_settings
 from topkopt.solvers.solution import Solution, State
@@ -96,6 +97,7 @@ def path(
     kernel: bool | str = False,
     tol: float = 1e-3,
     max_epochs: int = 1000,
+    method: str = "auto",
     random_state: Any = None,
     callback: Callable[[State], Any] | None = None,
     verbose: int = 0,
@@ -126,7 +128,7 @@ def path(
         Non-negative weights of the examples.
     kernel : bool or "psd", default False
         Whether X is a Gram matrix, see `topkopt.solve`; it is checked once for all C.
-    tol, max_epochs, random_state, callback, verbose, n_classes
+    tol, max_epochs, method, random_state, callback, verbose, n_classes
         As in `topkopt.solve`, for each C; a line of progress names its C.
     keep_dual : bool, default False
         Whether solutions of a linear path keep their dual variables, n times m numbers for each C.
@@ -151,11 +153,13 @@ def path(
     True
     """
     trained = losses.from_flat(loss, k=k, smoothing=smoothing, weights=weights)
+    check_method(method, trained)
     grid = check_Cs(Cs)
     check_flag(keep_dual, "keep_dual")
     settings = check_settings(
         tol=tol,
         max_epochs=max_epochs,
+        method=method,
         random_state=random_state,
         callback=callback,
         verbose=verbose,

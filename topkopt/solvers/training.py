@@ -54,8 +54,8 @@ def solve(
     """Train a linear or kernel classifier and certify the result.
 
     Minimises ``P(W) = 1/n sum_i w_i loss(X_i W, y_i) + 1/(2 C n) |W|^2`` by stochastic dual
-    coordinate ascent [1]_ or by a Frank-Wolfe method [2]_ [3]_, until the relative duality gap is
-    at most `tol`. The minimiser is that of ``1/2 |W|^2 + C sum_i w_i loss_i``, the objective of
+    coordinate ascent [1]_, L-BFGS, Newton's method or a Frank-Wolfe method [2]_ [3]_, until the
+    relative duality gap is at most `tol`. The minimiser is that of ``1/2 |W|^2 + C sum_i w_i loss_i``, the objective of
     scikit-learn, which is ``C n P(W)`` and given by `Solution.objective`.
 
     Parameters
@@ -75,10 +75,13 @@ def solve(
     method : str, default "auto"
         One of
 
-        - "auto": "lbfgs" for `losses.CustomLoss`, "sdca" for all others;
-        - "sdca": the exact maximiser for one example after the other; trains every loss;
-        - "lbfgs": steps of W along preconditioned quasi-Newton directions, for losses that are
-          smooth; the dual variables are the gradients of the losses, and certify each step;
+        - "auto": epochs of "sdca", then what is expected to be first at `tol`; see the Notes;
+        - "sdca": the exact maximiser for one example after the other; trains every convex loss, and
+          leaves examples alone that have settled;
+        - "lbfgs": steps of W along directions that the last steps suggest, with a preconditioner;
+          for smooth losses;
+        - "newton": Newton's method for a smoothed problem whose smoothing falls to nothing; for
+          every convex loss, to as many digits as the arithmetic has;
         - "block_frank_wolfe": one example after the other, each towards its best vertex;
         - "frank_wolfe": all examples at once towards their best vertices, with one step length;
         - "away_step": towards the best vertex or away from the worst one in use, whichever is
@@ -94,8 +97,8 @@ def solve(
     tol : float, default 1e-3
         The relative duality gap to reach.
     max_epochs : int, default 1000
-        The largest number of passes over the data; a step of "frank_wolfe", "away_step" or
-        "pairwise" is one.
+        The largest number of passes over the data; an evaluation of "lbfgs" is one, as is a step of
+        "frank_wolfe", "away_step" or "pairwise". The systems of "newton" count by their operations.
     check_every : int or "auto", default "auto"
         Epochs between two certificates, each of which costs about half an epoch's products. "auto"
         leaves it to the method: the fewer, the further the gap is from `tol`. Only then does "sdca"
@@ -128,6 +131,14 @@ def solve(
     A Gram matrix is trained with ``sqrt(n)`` units of its rounding added to the diagonal (at most
     n of them), because rounding leaves it with eigenvalues slightly below 0; the certificate is
     that of the matrix with this addition.
+
+    "auto" begins with epochs of coordinate ascent and looks, at every certificate, how many passes
+    are left at the pace of the gap. A smooth loss goes on with L-BFGS if these are more than a few,
+    another one with Newton's method if its systems (of the size of W, or of the directions in which
+    the moving examples can move, whichever is smaller) will take fewer operations than the passes.
+    A method that gets no further gives way to coordinate ascent. A `warm_start` goes on with the
+    method that ended it. The choices follow from counted work alone, so that a seed repeats; the
+    history names the method of every step.
 
     BLAS uses one thread where the matrix products are too small to gain from more.
 
