@@ -22,6 +22,7 @@ from topkopt.losses.base cimport SIDE_BY_SIDE, START, Labels, Loss
 cdef enum:
     RUN = 16            # steps between two matrix products that correct the rest of a block
     AHEAD = 4           # steps before an example's turn its data are asked for
+    WIDE = 512          # bytes of a row of W from which on sparse data ask for it ahead of time
     SPARSE_SHARE = 16   # a change is sparse when at most this part of it is not zero
 
 
@@ -267,9 +268,16 @@ def sparse_epoch(Examples examples, const real[::1] data, const integer[::1] ind
     cdef real[::1] d = np.empty(m, dtype)
     cdef int32_t[::1] index = np.empty(m + 1, np.int32)
     cdef Change change
+    cdef bint wide = m * sizeof(real) >= WIDE
     change.index = &index[0]
     with nogil:
         for i in range(order.shape[0]):
+            if wide and i + 1 < order.shape[0]:
+                row = order[i + 1]
+                examples.announce(row)
+                prefetch(&a[row, 0], m * sizeof(real))
+                for j in range(indptr[row], indptr[row + 1]):
+                    prefetch(&w[indices[j], 0], m * sizeof(real))
             row = order[i]
             look_for_interrupt(&left, m * (indptr[row + 1] - indptr[row] + ENTRY_WORK))
             sparse_scores(data, indices, indptr[row], indptr[row + 1], w, &s[0])
