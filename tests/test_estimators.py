@@ -1391,9 +1391,11 @@ def test_callbacks_see_epochs(loss, kernel):
     assert recorder.said[1] == ("begin", "fit")
     assert recorder.said[-2:] == [("end", "fit"), ("teardown", "TopKClassifier")]
     assert recorder.count("begin", "epoch") == recorder.count("end", "epoch")
-    extra = recorder.count("end", "epoch") - model.n_iter_
+    steps = len(model.history_["epoch"]) - 1  # a step of L-BFGS may be more than one pass
+    assert model.n_iter_ >= steps if loss.startswith("truncated") else model.n_iter_ == steps
+    extra = recorder.count("end", "epoch") - steps
     assert extra in ((0, 1) if loss.startswith("truncated") else (0,))
-    assert len(recorder.scores) == model.n_iter_ + 1
+    assert len(recorder.scores) == steps + 1
     assert recorder.scores[-1] == model.score(data, NAMES)
 
 

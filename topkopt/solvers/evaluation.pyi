@@ -8,6 +8,9 @@ from topkopt.solvers.epochs import Examples
 _Real = TypeVar("_Real", np.float32, np.float64)
 _Index = TypeVar("_Index", np.int32, np.int64)
 
+class Buffers:
+    def __init__(self, n_rows: int, m: int) -> None: ...
+
 def dense_evaluation(
     examples: Examples,
     x: NDArray[_Real],

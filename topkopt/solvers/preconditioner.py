@@ -62,7 +62,8 @@ class ClassBlocks(SharedBlock):
         super().__init__(problem)
         self.data, self.examples = problem.data, examples
         self.inverse: NDArray | None = None
-        self.due = max(_FIRST, 2 * _look_work(problem) / _evaluation_work(problem))
+        work = _look_work(problem) / _evaluation_work(problem)
+        self.due = max(_FIRST, 2 * work - _FIRST)
 
     def solve(self, gradient: NDArray) -> NDArray:
         """Solve with the block of each class."""
