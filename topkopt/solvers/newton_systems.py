@@ -22,7 +22,7 @@ LARGEST = 6000  # the size of the largest system that is factorised
 _RESIDUAL = 0.03  # of the right-hand side, that conjugate gradients leave
 _PRODUCTS = 100  # of conjugate gradients at the most
 _ENTRIES = 1 << 22  # of an array that is filled and used up again
-_FEW = 64  # features whose products by pairs are formed for all examples at once
+FEW = 64  # features whose products by pairs are formed for all examples at once
 
 
 class Direction:
@@ -69,7 +69,7 @@ def _by_features(data: Any, curvature: Curvature, cost: NDArray, gradient: NDArr
     hessian = np.zeros((m, d, m, d))
     n_pairs = m * (m + 1) // 2
     first, second = np.triu_indices(m)
-    add = _add_products if d <= _FEW else _add_pairs
+    add = _add_products if d <= FEW else _add_pairs
     blocks = np.zeros((n_pairs, d, d))
     step = max(16, _ENTRIES // max(n_pairs, d * (d + 1) // 2))
     for begin in range(0, len(rows), step):
