@@ -53,7 +53,7 @@ def solve(
     """Train a linear or kernel classifier and certify the result.
 
     Minimises ``P(W) = 1/n sum_i w_i loss(X_i W, y_i) + 1/(2 C n) |W|^2`` by stochastic dual
-    coordinate ascent [1]_ or by a Frank-Wolfe method [2]_ [3]_, until the relative duality gap is
+    coordinate ascent [1]_, by a Frank-Wolfe method [2]_ [3]_ or by Newton's [4]_, until the relative duality gap is
     at most `tol`. The minimiser is that of ``1/2 |W|^2 + C sum_i w_i loss_i``, the objective of
     scikit-learn, which is ``C n P(W)`` and given by `Solution.objective`.
 
@@ -76,13 +76,16 @@ def solve(
 
         - "sdca": the exact maximiser for one example after the other; trains every loss, and is the
           fastest;
+        - "newton": starts like "sdca" and goes on with Newton's method on losses whose corners are
+          rounded less and less [4]_; trains every convex loss to gaps of 1e-10, where "sdca" would
+          take forever (few features, large C);
         - "block_frank_wolfe": one example after the other, each towards its best vertex;
         - "frank_wolfe": all examples at once towards their best vertices, with one step length;
         - "away_step": towards the best vertex or away from the worst one in use, whichever is
           better for an example;
         - "pairwise": from the worst vertex in use to the best one.
 
-        All but the first are for `losses.Hinge`, `losses.TopKHinge` and `losses.WeightedTopKHinge`.
+        All but the first two are for `losses.Hinge`, `losses.TopKHinge` and `losses.WeightedTopKHinge`.
     kernel : bool or "psd", default False
         Whether X is a Gram matrix. It must be symmetric and positive semi-definite, or no
         certificate would hold; both are checked, the latter by a Cholesky factorisation (about
@@ -92,7 +95,8 @@ def solve(
         The relative duality gap to reach.
     max_epochs : int, default 1000
         The largest number of passes over the data; a step of "frank_wolfe", "away_step" or
-        "pairwise" is one.
+        "pairwise" is one. A step of "newton" is one plus its linear algebra, in passes that would
+        take as many operations.
     check_every : int, default 1
         Epochs between two certificates, each of which costs about half an epoch's products.
     warm_start : Solution, optional
@@ -140,6 +144,8 @@ def solve(
     .. [2] T. Kato, Y. Hirohashi, "Learning weighted top-k support vector machine", ACML 2019.
     .. [3] S. Lacoste-Julien, M. Jaggi, "On the global linear convergence of Frank-Wolfe
            optimization variants", NIPS 2015.
+    .. [4] X. Li, D. Sun, K.-C. Toh, "A highly efficient semismooth Newton augmented Lagrangian
+           method for solving Lasso problems", SIAM J. Optim. 2018.
 
     Examples
     --------
