@@ -55,8 +55,8 @@ from operator import index
 
 import numpy as np
 
-from ._checks import as_row, at_least, count
 from . import derivatives
+from ._checks import as_row, at_least, count
 from .bipartite import project_bipartite_simplex
 from .entropy import prox_entropy_simplex, prox_topk_entropy
 from .lambert import lambertw_exp

@@ -39,9 +39,7 @@ def make_method(
     if name == "sdca":
         method: Method = CoordinateAscent(problem, problem.examples(), dual, rng, block_size)
     elif name == "newton":
-        method = StartedNewton(
-            CoordinateAscent(problem, problem.examples(), dual, rng, block_size)
-        )
+        method = StartedNewton(CoordinateAscent(problem, problem.examples(), dual, rng, block_size))
     else:
         method = _vertex_method(name, problem, dual, warm, rng, block_size)
     method.name = name

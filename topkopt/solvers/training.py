@@ -53,9 +53,10 @@ def solve(
     """Train a linear or kernel classifier and certify the result.
 
     Minimises ``P(W) = 1/n sum_i w_i loss(X_i W, y_i) + 1/(2 C n) |W|^2`` by stochastic dual
-    coordinate ascent [1]_, by a Frank-Wolfe method [2]_ [3]_ or by Newton's [4]_, until the relative duality gap is
-    at most `tol`. The minimiser is that of ``1/2 |W|^2 + C sum_i w_i loss_i``, the objective of
-    scikit-learn, which is ``C n P(W)`` and given by `Solution.objective`.
+    coordinate ascent [1]_, by a Frank-Wolfe method [2]_ [3]_ or by Newton's [4]_, until the
+    relative duality gap is at most `tol`. The minimiser is that of
+    ``1/2 |W|^2 + C sum_i w_i loss_i``, the objective of scikit-learn, which is ``C n P(W)`` and
+    given by `Solution.objective`.
 
     Parameters
     ----------
@@ -85,7 +86,8 @@ def solve(
           better for an example;
         - "pairwise": from the worst vertex in use to the best one.
 
-        All but the first two are for `losses.Hinge`, `losses.TopKHinge` and `losses.WeightedTopKHinge`.
+        All but the first two are for `losses.Hinge`, `losses.TopKHinge` and
+        `losses.WeightedTopKHinge`.
     kernel : bool or "psd", default False
         Whether X is a Gram matrix. It must be symmetric and positive semi-definite, or no
         certificate would hold; both are checked, the latter by a Cholesky factorisation (about
