@@ -14,6 +14,7 @@ from .frank_wolfe import solve_frank_wolfe
 from .knapsack import project_capped_simplex, project_simplex
 from .lambert import lambertw_exp, lambertw_exp_derivatives
 from .losses import *  # noqa: F403
+from .newton import solve_newton
 from .sdca import solve
 from .topk import project_topk_cone, project_topk_simplex
 from .weighted import project_weighted_topk
@@ -32,4 +33,5 @@ __all__ = [
     "prox_topk_entropy",
     "solve",
     "solve_frank_wolfe",
+    "solve_newton",
 ]

@@ -55,6 +55,7 @@ from operator import index
 
 import numpy as np
 
+from . import derivatives
 from ._checks import as_row, at_least, count
 from .bipartite import project_bipartite_simplex
 from .entropy import prox_entropy_simplex, prox_topk_entropy
@@ -95,6 +96,16 @@ class Loss:
         kappa, C = at_least(kappa, 0, "kappa"), at_least(C, 0, "C")
         return C * (0.0 - self._prox(_finite(q, "q"), y, kappa * C))
 
+    def prox(self, q, y, alpha):
+        """Return the solution v of (1)."""
+        return self._prox(_finite(q, "q"), y, at_least(alpha, 0, "alpha"))
+
+    def prox_derivative(self, q, y, alpha):
+        """Return dv/dq, an (m, m) matrix; at a kink of the prox that of one side."""
+        q = _finite(q, "q")
+        v = self.prox(q, y, alpha)
+        return derivatives.derivative(*self._directions(q, v, y, alpha))
+
 
 # Hinge losses: h = 1 + s_j - s_y over the others j ------------------------------------------
 
@@ -122,6 +133,16 @@ class _MaxMargin(Loss):
 
     def _prox(self, q, y, alpha):
         return _with_label(self._best(_margins(q, y), alpha), y)
+
+    def _directions(self, q, v, y, alpha):
+        """Return columns that v may move along, and the curvature of its entries."""
+        own_curvature, curvature = alpha + self.all_slots * self.smoothing, alpha + self.smoothing
+        p = np.delete(v, y)
+        if curvature == 0:
+            return np.zeros((v.size, 0)), v
+        columns = self._ways(p, _margins(q, y) / curvature, own_curvature / curvature)
+        return (np.insert(columns, y, -columns.sum(axis=0), axis=0),
+                np.insert(np.full(p.size, curvature), y, own_curvature))
 
     def _best(self, h, alpha):
         curvature = alpha + self.smoothing
@@ -156,6 +177,9 @@ class TopKHinge(_MaxMargin):
 
     def _project(self, b, bias):
         return project_topk_simplex(b, self.k, kind=self.kind, bias=bias)
+
+    def _ways(self, p, b, bias):
+        return derivatives.topk_directions(p, self.k, self.kind)
 
     def _vertex(self, h):
         k = count(self.k, h.size + (self.kind == "label"))
@@ -214,6 +238,10 @@ class WeightedTopKHinge(_MaxMargin):
     def _project(self, b, bias):
         return project_weighted_topk(b, self.weights, label=self.label, bias=bias)
 
+    def _ways(self, p, b, bias):
+        mu = bias * p.sum() if self.label else None
+        return derivatives.weighted_directions(p, b - p, self.weights, mu)
+
     def _vertex(self, h):
         count(self.weights.size, h.size + self.label, "the number of weights")
         p = _weigh_largest(h, self.weights, self.label)
@@ -269,6 +297,13 @@ class TopKEntropy(Loss):
 
     def _prox(self, q, y, alpha):
         return _with_label(prox_topk_entropy(_margins(q, y, 0.0), alpha, self.k), y)
+
+    def _directions(self, q, v, y, alpha):
+        p = np.delete(v, y)
+        columns = derivatives.topk_directions(p, self.k, "alpha")
+        x = np.insert(p, y, 1 - p.sum())
+        return (np.insert(columns, y, -columns.sum(axis=0), axis=0),
+                alpha + 1 / np.maximum(x, np.finfo(float).tiny))
 
 
 class Softmax(TopKEntropy):
@@ -358,6 +393,10 @@ class OneVsAllHinge(Loss):
         h, curvature = 1 - c * q, alpha + self.smoothing
         return -c * (np.clip(h, 0, curvature) / curvature if curvature > 0 else h > 0)
 
+    def _directions(self, q, v, y, alpha):
+        free = (v != 0) & (np.abs(v) < 1)
+        return np.eye(v.size)[:, free], np.full(v.size, alpha + self.smoothing)
+
 
 class OneVsAllLogistic(Loss):
     """Sum over the classes of the logistic loss log(1 + e^(-c_j s_j)), c as in the hinge."""
@@ -378,6 +417,10 @@ class OneVsAllLogistic(Loss):
     def _prox(self, q, y, alpha):
         c = _signs(y, q.size)
         return -c * _logistic_share(-c * q, alpha)
+
+    def _directions(self, q, v, y, alpha):
+        p = np.clip(np.abs(v), np.finfo(float).tiny, 1 - EPS / 2)
+        return np.eye(v.size), alpha + 1 / p + 1 / (1 - p)
 
 
 def _logistic_share(b, alpha):
@@ -462,6 +505,15 @@ class MultilabelHinge(Loss):
         v[labels], v[~labels] = 0.0 - p, rest
         return v
 
+    def _directions(self, q, v, y, alpha):
+        labels, moves, curvature = _label_set(y, q.size), v != 0, alpha + self.smoothing
+        sides = [moves]
+        if -v[labels].sum() >= 1 - derivatives.AT_BOUND:      # then either side keeps its sum
+            sides = [moves & labels, moves & ~labels]
+        columns = [derivatives.exchanges(np.flatnonzero(side), v.size) for side in sides]
+        return (np.hstack(columns)[:, :None if curvature else 0],
+                np.full(v.size, curvature))
+
     def _margins(self, s, labels):
         """Share the margins 1 + s_j - s_y among j and y: b_y + c_j, half of the largest each.
 
@@ -509,6 +561,13 @@ class MultilabelSoftmax(Loss):
         share = _uniform(labels)
         x = prox_entropy_simplex(q + alpha * share, alpha)
         return _polish(x, q, share, alpha) if alpha > 1 else x - share
+
+    def _directions(self, q, v, y, alpha):
+        labels = _label_set(y, q.size)
+        if not _can_rank(labels):
+            return np.zeros((v.size, 0)), v
+        x = np.maximum(v + _uniform(labels), np.finfo(float).tiny)
+        return derivatives.exchanges(np.arange(v.size), v.size), alpha + 1 / x
 
 
 def _polish(x, q, share, alpha):

@@ -93,6 +93,8 @@ solution = solve(X, y, loss, tol=1e-8, random_state=0)
 assert solution.converged and solution.gap <= 1e-8
 twin = reference.solve(X, y, reference.OneVsAllSquaredHinge(), tol=1e-8, random_state=0)
 assert abs(twin.primal - solution.primal) < 1e-7
+newton = solve(X, y, loss, tol=1e-10, method="newton")
+assert newton.gap <= 1e-10 and abs(newton.primal - solution.primal) < 1e-7
 assert abs(solve(X @ X.T, y, loss, kernel=True, tol=1e-8).primal - solution.primal) < 1e-7
 TopKClassifier("ova_squared_hinge").fit(X, y)
 MultilabelClassifier("ova_squared_hinge", threshold=0.0).fit(X, np.eye(4, dtype=int)[y])
@@ -113,7 +115,8 @@ def test_a_new_loss_is_tested(changed):
         changed,
         *[sys.executable, "-m", "pytest", "-q", "-p", "with_new_loss", "-p", "no:cacheprovider"],
         *["-k", " and not ".join(["SquaredHinge", *SPECIAL])],
-        *["tests/test_losses.py", "tests/test_solvers.py", "tests/test_api.py"],
+        *["tests/test_losses.py", "tests/test_solvers.py", "tests/test_newton.py"],
+        "tests/test_api.py",
         *["--deselect", "tests/test_api.py::test_the_table_of_losses"],
     )
     assert int(re.search(r"(\d+) passed", said)[1]) > 25
@@ -135,9 +138,12 @@ class Unfinished:
 from types import SimpleNamespace
 import numpy as np
 whole = losses.Softmax()
-for missing in ("value", "gradient", "conjugate"):
-    methods = {name: getattr(whole, name) for name in ("value", "gradient", "conjugate")}
-    methods[missing] = lambda s, y: np.nan * np.asarray(s) if missing == "gradient" else np.nan
+known = ("value", "gradient", "conjugate", "prox_derivative")
+for missing in known:
+    methods = {name: getattr(whole, name) for name in known}
+    methods[missing] = lambda s, *rest: np.nan * np.asarray(s)
+    if missing in ("value", "conjugate"):
+        methods[missing] = lambda *rest: np.nan
     Unfinished.loss = SimpleNamespace(convex=True, **methods)
     try:
         check_complete(Unfinished)
@@ -145,4 +151,4 @@ for missing in ("value", "gradient", "conjugate"):
         print(error)
 """
     said = in_changed(changed, sys.executable, "-c", code)
-    assert re.search("row_value.*\n.*row_prox.*\n.*row_conjugate", said)
+    assert re.search("row_value.*\n.*row_prox.*\n.*row_conjugate.*\n.*row_derivative", said)

@@ -5,8 +5,8 @@ A loss need not be smooth. With a centre c_i for each example (its last v_i) and
     L_sigma(s) = max_v  <s,v> - L*(v) - sigma/2 |v - c|^2
 
 is, and its gradient v and Hessian D are the prox of the loss and its derivative. Newton's method
-minimises  1/2 |W|^2 + sum_i cost_i L_sigma,i(x_i W);  then the v are the new centres, and sigma falls.
-A = -cost v is feasible at every moment, and so there is always a certificate.
+minimises  1/2 |W|^2 + sum_i cost_i L_sigma,i(x_i W);  then the v are the new centres, sigma falls,
+and it starts again. A = -cost v is feasible at every moment, and so there is always a certificate.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Newton(Method):
     def __init__(self, problem: Problem, dual: NDArray, sigma: float = 1.0):
         super().__init__(problem)
         self.examples = problem.examples()
-        self.work = _in_double(problem.data)
+        self.work: Any = _in_double(problem.data)
         self.linear = not isinstance(self.data, KernelData)
         self.cost, self.sigma = problem.cost, sigma
         self.visited = np.flatnonzero(problem.cost).astype(np.intp)
@@ -178,8 +178,9 @@ class Newton(Method):
     ) -> tuple[float, NDArray]:
         """Return how far to go, at most 1, and v there.
 
-        Only slopes are compared: they keep their digits where differences of values do not. A v that
-        is the same at both ends is the same in between, because its slope does not decrease.
+        Only slopes are compared: they keep their digits where differences of values do not. A v
+        that is the same at both ends is the same in between, because |v(t) - v|^2 sigma is at most
+        <v(t) - v, t moved>, which grows with t.
         """
         new = self.v.copy()
 
@@ -236,7 +237,7 @@ class Newton(Method):
         A pass multiplies each feature twice with each class, and spends about as long as 64 more
         multiplications on each entry of the dual blocks. A factorisation is eight times as fast.
         """
-        X: Any = self.data.X
+        X = self.work.X
         features = X.nnz if hasattr(X, "nnz") else X.size
         return 8.0 * self.problem.n_classes * (2.0 * features + 64.0 * self.data.n_rows)
 

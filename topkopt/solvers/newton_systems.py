@@ -1,4 +1,4 @@
-"""Newton systems: (I + sum_i cost_i (x_i x_i') (x) D_i) Z = G, by the smaller of two factorisations.
+"""Newton systems (I + sum_i cost_i (x_i x_i') (x) D_i) Z = G, by the smaller of two factorisations.
 
 The features times the classes are one size, the ranks of all D_i together the other (Woodbury's
 identity). With a kernel only the second exists, and matrices like G and Z stand for X'G and X'Z.
@@ -22,7 +22,7 @@ LARGEST = 6000  # the size of the largest system that is factorised
 _RESIDUAL = 0.03  # of the right-hand side, that conjugate gradients leave
 _PRODUCTS = 100  # of conjugate gradients at the most
 _ENTRIES = 1 << 22  # of an array that is filled and used up again
-_FEW = 64  # features whose products by pairs are formed for all examples at once
+FEW = 64  # features whose products by pairs are formed for all examples at once
 
 
 class Direction:
@@ -48,14 +48,13 @@ def solve_system(
     gradient : ndarray
         The right-hand side G.
     scores : ndarray of shape (n, m) or None
-        The scores of all examples under G where they are known.
+        The scores of all examples under G, with a kernel.
     """
     if curvature.rank == 0:
         return Direction(gradient, 0.0)
-    linear = not isinstance(data, KernelData)
-    size = gradient.size if linear else np.inf
+    size = np.inf if isinstance(data, KernelData) else gradient.size
     if min(size, curvature.rank) > LARGEST:
-        if linear:
+        if scores is None:
             return _by_products(data, curvature, cost, gradient)
         return _by_kernel_products(data, curvature, cost, gradient, scores)
     if size <= curvature.rank:
@@ -69,7 +68,7 @@ def _by_features(data: Any, curvature: Curvature, cost: NDArray, gradient: NDArr
     hessian = np.zeros((m, d, m, d))
     n_pairs = m * (m + 1) // 2
     first, second = np.triu_indices(m)
-    add = _add_products if d <= _FEW else _add_pairs
+    add = _add_products if d <= FEW else _add_pairs
     blocks = np.zeros((n_pairs, d, d))
     step = max(16, _ENTRIES // max(n_pairs, d * (d + 1) // 2))
     for begin in range(0, len(rows), step):
@@ -121,10 +120,7 @@ def _by_ranks(
         inner[part] *= gram[owner[part]][:, owner]
     del gram
     inner[np.diag_indices_from(inner)] += 1.0
-    if scores is None:
-        known = _product_rows(data, rows, gradient)
-    else:
-        known = scores[rows]
+    known = data.X[rows] @ gradient if scores is None else scores[rows]
     right = np.einsum("rm,rm->r", F, known[owner])
     factor = scipy.linalg.cho_factor(inner.T, lower=False, overwrite_a=True, check_finite=False)
     z = scipy.linalg.cho_solve(factor, right, check_finite=False)
@@ -184,10 +180,6 @@ def _by_kernel_products(
 def _dense_rows(data: Any, rows: NDArray) -> NDArray:
     part = data.X[rows]
     return part.toarray() if hasattr(part, "toarray") else np.ascontiguousarray(part)
-
-
-def _product_rows(data: Any, rows: NDArray, coef: NDArray) -> NDArray:
-    return data.X[rows] @ coef
 
 
 def _gram(data: Any, rows: NDArray) -> NDArray:

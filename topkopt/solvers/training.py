@@ -54,9 +54,10 @@ def solve(
     """Train a linear or kernel classifier and certify the result.
 
     Minimises ``P(W) = 1/n sum_i w_i loss(X_i W, y_i) + 1/(2 C n) |W|^2`` by stochastic dual
-    coordinate ascent [1]_, L-BFGS, Newton's method or a Frank-Wolfe method [2]_ [3]_, until the
-    relative duality gap is at most `tol`. The minimiser is that of ``1/2 |W|^2 + C sum_i w_i loss_i``, the objective of
-    scikit-learn, which is ``C n P(W)`` and given by `Solution.objective`.
+    coordinate ascent [1]_, L-BFGS, Newton's method [4]_ or a Frank-Wolfe method [2]_ [3]_, until
+    the relative duality gap is at most `tol`. The minimiser is that of
+    ``1/2 |W|^2 + C sum_i w_i loss_i``, the objective of scikit-learn, which is ``C n P(W)`` and
+    given by `Solution.objective`.
 
     Parameters
     ----------
@@ -156,6 +157,8 @@ def solve(
     .. [2] T. Kato, Y. Hirohashi, "Learning weighted top-k support vector machine", ACML 2019.
     .. [3] S. Lacoste-Julien, M. Jaggi, "On the global linear convergence of Frank-Wolfe
            optimization variants", NIPS 2015.
+    .. [4] X. Li, D. Sun, K.-C. Toh, "A highly efficient semismooth Newton augmented Lagrangian
+           method for solving Lasso problems", SIAM J. Optim. 2018.
 
     Examples
     --------
