@@ -4,12 +4,17 @@
 #   make lint     the linters, the type checker and a build without compiler warnings
 #   make bench    every benchmark, recorded in asv_benches/results
 #   make smoke    every benchmark once, failing when one fails
+#   make bench-site        the curves of what is recorded there, in build/bench-site
+#   make benchopt          a quick run of asv_benches/benchopt
+#   make docs     the site, in build/site
+#   make dist     sdist and wheel, checked and tried in empty environments
 #   make dev      the editable installation alone
 #   make clean    remove what the others made
 # Every test again, on a build of its own in build/:
 #   make sanitize          AddressSanitizer and UBSan watch the compiled code
 #   make test-baseline     without AVX2, as older processors run it
 #   make test-boundscheck  every index of the Cython code is checked
+#   make test-aarch64      the C loops, compiled for 64-bit ARM and run by qemu
 
 PYTHON ?= python3
 JOBS ?= auto
@@ -22,7 +27,8 @@ PACKAGES := import sysconfig; print(sysconfig.get_path("purelib"))
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 ASV := cd asv_benches && HOME="$$PWD/env" ../$(BIN)/asv
 
-.PHONY: demo test lint bench smoke dev clean sanitize test-baseline test-boundscheck
+.PHONY: demo test lint bench smoke dev clean sanitize test-baseline test-boundscheck test-aarch64 \
+    bench-site benchopt docs dist
 .NOTPARALLEL:  # the targets share .venv
 
 demo: $(READY_FOR_DEMO)
@@ -55,7 +61,7 @@ smoke: $(READY)
 dev: $(READY)
 
 clean:
-	rm -rf .venv build asv_benches/env asv_benches/html asv_benches/results
+	rm -rf .venv .venv-docs .venv-benchopt build dist asv_benches/env
 
 # Under ASan, Python takes every object from malloc, so that each has its own guarded surroundings.
 # libstdc++ is there from the start, or exceptions of C++ extensions would escape the interceptors.
@@ -90,3 +96,16 @@ $(READY) $(READY_FOR_DEMO): pyproject.toml
 	    'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])')
 	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[$(EXTRAS)]'
 	touch $@ $(READY_FOR_DEMO)
+
+# The site has an environment and a build of its own: `make docs` leaves .venv alone.
+DOCS := .venv-docs/bin
+.venv-docs/ready: pyproject.toml
+	PATH="$(OUTSIDE)" $(PYTHON) -m venv .venv-docs
+	$(DOCS)/python -m pip install --quiet --upgrade pip ninja $$($(DOCS)/python -c \
+	    'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])')
+	$(DOCS)/python -m pip install --quiet --no-build-isolation -Cbuild-dir=build/docs --editable '.[docs]'
+	touch $@
+
+docs: .venv-docs/ready
+	PATH="$(CURDIR)/$(DOCS):$(OUTSIDE)" $(DOCS)/sphinx-build -W --keep-going -q -d build/doctrees docs build/site
+	@echo "open build/site/index.html"

@@ -1,0 +1,78 @@
+"""How Sphinx builds the site: ``make docs``."""
+
+import sys
+from importlib.metadata import version as installed_version
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "course"))
+
+import pictures  # noqa: E402  (the script that draws the pictures of the course)
+
+project = "topkopt"
+author = "The topkopt developers"
+copyright = "the topkopt developers, BSD-3-Clause"
+version = release = installed_version("topkopt")
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+    "sphinx_mathjax_offline",
+]
+# Scripts of their own; a table for those who read the repository, where the site has the gallery.
+exclude_patterns = ["README.md", "examples.md", "**/GALLERY_HEADER.rst", "_build"]
+# Pages that other parts of the project write are listed by patterns: missing ones are left out.
+suppress_warnings = ["toc.empty_glob", "config.cache"]
+
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+
+autosummary_generate = True
+autodoc_typehints = "none"  # the docstrings say them in words
+numpydoc_show_class_members = True
+numpydoc_class_members_toctree = False
+numpydoc_show_inherited_class_members = False
+
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "auto_examples",
+    "show_memory": False,
+    "show_signature": False,
+    "download_all_examples": False,
+    "min_reported_time": 3600,
+    "abort_on_example_error": True,
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = "topkopt"
+html_static_path = ["_static"]
+html_css_files = ["topkopt.css"]
+html_show_sourcelink = False
+html_copy_source = False
+html_theme_options = {
+    "logo": {"text": "topkopt"},
+    "navbar_align": "left",
+    "header_links_before_dropdown": 7,
+    "show_prev_next": True,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "pygments_light_style": "tango",
+    "pygments_dark_style": "monokai",
+}
+html_sidebars = {"install": [], "quickstart": [], "changelog": [], "performance-overview": []}
+
+
+def setup(app):
+    """Draw what is not committed before the pages that show it are read."""
+    app.connect("builder-inited", lambda _: pictures.draw_all(HERE / "course" / "pictures"))
