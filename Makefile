@@ -109,3 +109,15 @@ DOCS := .venv-docs/bin
 docs: .venv-docs/ready
 	PATH="$(CURDIR)/$(DOCS):$(OUTSIDE)" $(DOCS)/sphinx-build -W --keep-going -q -d build/doctrees docs build/site
 	@echo "open build/site/index.html"
+
+# The C loops alone: Python and its packages are not needed for the other processor.
+CROSS ?= aarch64-linux-gnu
+QEMU ?= qemu-aarch64
+LOOPS := -O3 -std=gnu11 -fopenmp-simd -fno-trapping-math -fno-math-errno -Wall -Wextra \
+    -Wno-unused-function -Werror -Itopkopt/_kernels tests/kernels.c -lm
+test-aarch64:
+	mkdir -p build
+	$(CROSS)-gcc -static $(LOOPS) -o build/kernels-$(CROSS)
+	$(QEMU) build/kernels-$(CROSS)
+	$(CC) $(LOOPS) -o build/kernels
+	build/kernels
