@@ -1,5 +1,6 @@
 """How Sphinx builds the site: ``make docs``."""
 
+import re
 import sys
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -19,17 +20,18 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.extlinks",
     "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
-    "sphinx_mathjax_offline",
+    "sphinx-mathjax-offline",
 ]
 # Scripts of their own; a table for those who read the repository, where the site has the gallery.
 exclude_patterns = ["README.md", "examples.md", "**/GALLERY_HEADER.rst", "_build"]
-# Pages that other parts of the project write are listed by patterns: missing ones are left out.
-suppress_warnings = ["toc.empty_glob", "config.cache"]
+suppress_warnings = ["config.cache"]
+extlinks = {"doi": ("https://doi.org/%s", "doi:%s")}
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
@@ -73,6 +75,18 @@ html_theme_options = {
 html_sidebars = {"install": [], "quickstart": [], "changelog": [], "performance-overview": []}
 
 
+def keep_existing(app, docname, source):
+    """Drop the lines ``?page`` of toctrees that no page answers, and the mark of the others."""
+    folder = (HERE / docname).parent
+
+    def resolve(match):
+        pages = sorted(folder.glob(f"{match[1]}.md"))
+        return "".join(f"/{page.resolve().relative_to(HERE).with_suffix('')}\n" for page in pages)
+
+    source[0] = re.sub(r"^\?(\S+)\n", resolve, source[0], flags=re.MULTILINE)
+
+
 def setup(app):
     """Draw what is not committed before the pages that show it are read."""
     app.connect("builder-inited", lambda _: pictures.draw_all(HERE / "course" / "pictures"))
+    app.connect("source-read", keep_existing)

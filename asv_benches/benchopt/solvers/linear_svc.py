@@ -1,0 +1,36 @@
+"""LinearSVC of scikit-learn, which is liblinear: the dual method of Keerthi and others."""
+
+import warnings
+
+import numpy as np
+from benchopt import BaseSolver
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.svm import LinearSVC
+
+
+class Solver(BaseSolver):
+    name = "LinearSVC"
+    sampling_strategy = "tolerance"
+    requirements = ["pip::scikit-learn"]
+
+    def skip(self, X, y, loss, C):
+        return loss != "crammer_singer", "it has the hinge loss only"
+
+    def set_objective(self, X, y, loss, C):
+        self.X, self.y, self.C = X, y, C
+
+    def run(self, tolerance):
+        model = LinearSVC(
+            multi_class="crammer_singer",
+            C=self.C,
+            fit_intercept=False,
+            tol=min(tolerance, 1.0),
+            max_iter=100_000,
+            random_state=0,
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            self.coef = model.fit(self.X, self.y).coef_.T
+
+    def get_result(self):
+        return {"coef": np.ascontiguousarray(self.coef)}
