@@ -38,9 +38,9 @@ myst_heading_anchors = 3
 
 autosummary_generate = True
 autodoc_typehints = "none"  # the docstrings say them in words
-numpydoc_show_class_members = True
-numpydoc_class_members_toctree = False
-numpydoc_show_inherited_class_members = False
+numpydoc_show_class_members = False  # the template of classes lists them with their texts
+autodoc_member_order = "bysource"
+templates_path = ["_templates"]
 
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
@@ -72,7 +72,8 @@ html_theme_options = {
     "pygments_light_style": "tango",
     "pygments_dark_style": "monokai",
 }
-html_sidebars = {"install": [], "quickstart": [], "changelog": [], "performance-overview": []}
+alone = ["index", "install", "quickstart", "mathematics", "performance-overview", "changelog"]
+html_sidebars = {page: [] for page in alone}
 
 
 def keep_existing(app, docname, source):

@@ -96,10 +96,8 @@ def weighted(left, right):
     left.set(xticks=range(4), xlabel="place")
     left.legend(frameon=False)
     w = np.array([0.6, 0.3, 0.1])
-    corners = np.array(
-        [w[list(p)] for p in ((0, 1, 2), (0, 2, 1), (1, 2, 0), (2, 1, 0), (2, 0, 1), (1, 0, 2))]
-    )
-    corners = corners[[0, 1, 4, 3, 2, 5]]
+    around = ((0, 1, 2), (0, 2, 1), (1, 2, 0), (2, 1, 0), (2, 0, 1), (1, 0, 2))
+    corners = np.array([w[list(places)] for places in around])
     flat = corners @ np.array([[0, 0], [1, 0], [0.5, np.sqrt(3) / 2]])
     ring = np.vstack([flat, flat[:1]])
     right.fill(*ring.T, color=BLUE, alpha=0.2)
@@ -173,8 +171,8 @@ def losses_of_two_scores(left, right):
 
 def _problem():
     rng = np.random.default_rng(0)
-    y = np.repeat(np.arange(3), 8)
-    return rng.standard_normal((24, 3)) + 1.5 * np.eye(3)[y], y
+    y = np.repeat(np.arange(5), 5)
+    return rng.standard_normal((25, 5)) + 1.5 * np.eye(5)[y], y
 
 
 def _gaps(solver, epochs, **options):
@@ -188,13 +186,13 @@ def _gaps(solver, epochs, **options):
 
 def sdca_gap(left, right):
     """Primal and dual meet."""
-    epochs = range(1, 13)
+    epochs = range(1, 31)
     found = _gaps(sdca.solve, epochs)
-    left.plot(epochs, [s.primal for s in found], "o-", color=BLUE, label="P(W)")
-    left.plot(epochs, [s.dual_value for s in found], "o-", color=ORANGE, label="D(A)")
+    left.plot(epochs, [s.primal for s in found], "-", color=BLUE, label="P(W)")
+    left.plot(epochs, [s.dual_value for s in found], "-", color=ORANGE, label="D(A)")
     left.set(xlabel="epochs", title="the optimum is in between")
     left.legend(frameon=False)
-    right.semilogy(epochs, [max(s.gap, 1e-16) for s in found], "o-", color=GREEN)
+    right.semilogy(epochs, [max(s.gap, 1e-16) for s in found], "-", color=GREEN)
     right.set(xlabel="epochs", title="relative gap")
 
 
@@ -210,7 +208,7 @@ def frank_wolfe_gaps(left, right):
     left.plot(*np.array(path).T, "o-", ms=3, color=ORANGE, lw=1)
     left.plot(*target, "*", color=GREEN, ms=10)
     left.set(aspect="equal", xticks=[], yticks=[], title="towards vertices: a zigzag")
-    epochs = [1, 2, 4, 8, 16, 32, 64]
+    epochs = [1, 4, 16, 64, 256]
     for method, colour in zip(frank_wolfe.METHODS, (GREY, GREEN, ORANGE, BLUE), strict=True):
         found = _gaps(frank_wolfe.solve_frank_wolfe, epochs, method=method)
         right.loglog(
@@ -222,7 +220,7 @@ def frank_wolfe_gaps(left, right):
 
 def oracles_picture(left, right):
     """Bisection halves; the certificate sees every mistake."""
-    b = np.array([3.0, 1.0, 0.0])
+    b = np.array([3.0, 0.5, 0.0])
     low, high, widths = -5.0, 5.0, []
     for _ in range(50):
         middle = (low + high) / 2

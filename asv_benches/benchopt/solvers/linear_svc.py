@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+from benchmark_utils import UNTIL_NOTHING_IMPROVES, next_tolerance, start
 from benchopt import BaseSolver
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
@@ -11,6 +12,8 @@ from sklearn.svm import LinearSVC
 class Solver(BaseSolver):
     name = "LinearSVC"
     sampling_strategy = "tolerance"
+    stopping_criterion = UNTIL_NOTHING_IMPROVES
+    get_next = staticmethod(next_tolerance)
     requirements = ["pip::scikit-learn"]
 
     def skip(self, X, y, loss, C):
@@ -20,11 +23,14 @@ class Solver(BaseSolver):
         self.X, self.y, self.C = X, y, C
 
     def run(self, tolerance):
+        if tolerance > 1:
+            self.coef = start(self.X, self.y)
+            return
         model = LinearSVC(
             multi_class="crammer_singer",
             C=self.C,
             fit_intercept=False,
-            tol=min(tolerance, 1.0),
+            tol=tolerance,
             max_iter=100_000,
             random_state=0,
         )

@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+from benchmark_utils import UNTIL_NOTHING_IMPROVES, next_tolerance, start
 from benchopt import BaseSolver
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -11,6 +12,8 @@ from sklearn.linear_model import LogisticRegression
 class Solver(BaseSolver):
     name = "LogisticRegression"
     sampling_strategy = "tolerance"
+    stopping_criterion = UNTIL_NOTHING_IMPROVES
+    get_next = staticmethod(next_tolerance)
     requirements = ["pip::scikit-learn"]
     parameters = {"solver": ["lbfgs", "newton-cg", "newton-cholesky", "saga"]}
 
@@ -21,11 +24,14 @@ class Solver(BaseSolver):
         self.X, self.y, self.C = X, y, C
 
     def run(self, tolerance):
+        if tolerance > 1:
+            self.coef = start(self.X, self.y)
+            return
         model = LogisticRegression(
             solver=self.solver,
             C=self.C,
             fit_intercept=False,
-            tol=min(tolerance, 1.0),
+            tol=tolerance,
             max_iter=100_000,
             random_state=0,
         )
