@@ -121,3 +121,35 @@ test-aarch64:
 	$(QEMU) build/kernels-$(CROSS)
 	$(CC) $(LOOPS) -o build/kernels
 	build/kernels
+
+# What a release needs: the metadata, the contents, a wheel from the sdist, and the wheel's tests in an
+# empty environment, where nothing can be compiled and topkopt is not the one of the checkout.
+dist:
+	rm -rf dist build/dist
+	$(PYTHON) -m venv build/dist/tools
+	build/dist/tools/bin/python -m pip install --quiet build twine check-wheel-contents 'validate-pyproject[all]'
+	build/dist/tools/bin/validate-pyproject pyproject.toml
+	PATH="$(OUTSIDE)" build/dist/tools/bin/python -m build --outdir dist .
+	build/dist/tools/bin/twine check --strict dist/*
+	build/dist/tools/bin/check-wheel-contents dist/*.whl
+	$(PYTHON) -m venv build/dist/empty
+	PATH=/nonexistent CC=/nonexistent build/dist/empty/bin/python -m pip install --quiet \
+	    --only-binary :all: "$$(echo dist/*.whl)[test]"
+	cd build/dist && empty/bin/python $(CURDIR)/.github/test_installed.py $(CURDIR) -n $(JOBS) \
+	    --dist loadfile --fuzz-seconds 5
+	sha256sum dist/*.tar.gz
+
+# Results are small files, one per machine and commit, and committed when they are worth keeping.
+bench-site: $(READY)
+	mkdir -p asv_benches/env
+	$(ASV) publish --html-dir ../build/bench-site
+	$(BIN)/python asv_benches/curves.py build/bench-site/curves.png
+	@echo "open build/bench-site/index.html, through a web server: python -m http.server -d build/bench-site"
+
+.venv-benchopt/ready: pyproject.toml
+	PATH="$(OUTSIDE)" $(PYTHON) -m venv .venv-benchopt
+	.venv-benchopt/bin/python -m pip install --quiet benchopt '.[sklearn]'
+	touch $@
+
+benchopt: .venv-benchopt/ready
+	cd asv_benches/benchopt && ../../.venv-benchopt/bin/benchopt run . --config config.yml --no-plot
