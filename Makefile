@@ -18,6 +18,8 @@
 
 PYTHON ?= python3
 JOBS ?= auto
+MACHINE ?= one-core
+BENCHMARKS ?=
 BIN := .venv/bin
 READY := .venv/ready
 READY_FOR_DEMO := .venv/ready-for-demo
@@ -48,8 +50,10 @@ lint: $(READY)
 
 bench: $(READY)
 	mkdir -p asv_benches/env
-	$(ASV) machine --yes
-	$(ASV) run --python=same --set-commit-hash="$$(git rev-parse HEAD)" --show-stderr
+	$(ASV) machine --yes --machine $(MACHINE)
+	$(ASV) run --python=same --machine $(MACHINE) --set-commit-hash="$$(git rev-parse HEAD)" \
+	    $(BENCHMARKS:%=--bench %) --show-stderr
+	$(BIN)/python asv_benches/trim.py
 
 smoke: export TOPKOPT_BENCH_QUICK := 1
 smoke: $(READY)
@@ -108,6 +112,8 @@ DOCS := .venv-docs/bin
 
 docs: .venv-docs/ready
 	PATH="$(CURDIR)/$(DOCS):$(OUTSIDE)" $(DOCS)/sphinx-build -W --keep-going -q -d build/doctrees docs build/site
+	rm -rf build/site/benchmarks
+	test ! -d build/bench-site || cp -r build/bench-site build/site/benchmarks
 	@echo "open build/site/index.html"
 
 # The C loops alone: Python and its packages are not needed for the other processor.
@@ -143,7 +149,6 @@ dist:
 bench-site: $(READY)
 	mkdir -p asv_benches/env
 	$(ASV) publish --html-dir ../build/bench-site
-	$(BIN)/python asv_benches/curves.py build/bench-site/curves.png
 	@echo "open build/bench-site/index.html, through a web server: python -m http.server -d build/bench-site"
 
 .venv-benchopt/ready: pyproject.toml

@@ -1,7 +1,6 @@
 """Make recorded results fit to be committed: ``python asv_benches/trim.py``, after ``make bench``.
 
-Names of files and environments say which Python it was, not where it lies; what asv can compute again, and the
-addresses of its own run, are left out.
+Names of files and environments then say which Python it was, not where it lies.
 """
 
 import json

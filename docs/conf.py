@@ -6,9 +6,10 @@ from importlib.metadata import version as installed_version
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE / "course"))
+sys.path[:0] = [str(HERE / "course"), str(HERE.parent / "asv_benches")]
 
-import pictures  # noqa: E402  (the script that draws the pictures of the course)
+import curves  # noqa: E402  (draws the recorded benchmarks)
+import pictures  # noqa: E402  (draws the pictures of the course)
 
 project = "topkopt"
 author = "The topkopt developers"
@@ -90,4 +91,5 @@ def keep_existing(app, docname, source):
 def setup(app):
     """Draw what is not committed before the pages that show it are read."""
     app.connect("builder-inited", lambda _: pictures.draw_all(HERE / "course" / "pictures"))
+    app.connect("builder-inited", lambda _: curves.draw(HERE / "curves.png"))
     app.connect("source-read", keep_existing)
