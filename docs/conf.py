@@ -29,8 +29,8 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "sphinx-mathjax-offline",
 ]
-# Scripts of their own; a table for those who read the repository, where the site has the gallery.
-exclude_patterns = ["README.md", "examples.md", "**/GALLERY_HEADER.rst", "_build"]
+# A table for those who read the repository; the site has the gallery.
+exclude_patterns = ["examples.md"]
 suppress_warnings = ["config.cache"]
 extlinks = {"doi": ("https://doi.org/%s", "doi:%s")}
 
