@@ -2,7 +2,7 @@
 
     python .github/test_installed.py CHECKOUT [options of pytest]
 
-works in any folder. The checkout comes last in the path of modules, where only `reference` is found.
+works in any folder. The checkout is last in the path of modules: only `reference` is found there.
 """
 
 import sys
