@@ -11,10 +11,12 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 RESULTS = Path(__file__).with_name("results")
-# Benchmark, title, and the value of its last parameter; every first one has a line.
+METHODS = ["frank_wolfe", "away_step", "pairwise", "block_frank_wolfe", "sdca"]
+LOSSES = ["hinge", "topk_hinge", "ova_hinge", "topk_hinge, smooth", "topk_entropy"]
+# Benchmark, title, the values of its first parameter that have a line, and that of its last.
 CURVES = [
-    ("frank_wolfe.ToGap.track_epochs", "epochs to the gap, five methods", "0.1"),
-    ("solvers.ToGap.track_epochs", "epochs to a gap of 1e-3, by loss", "0.001"),
+    ("frank_wolfe.ToGap.track_epochs", "epochs to a gap, weighted top-k hinge", METHODS, "0.1"),
+    ("solvers.ToGap.track_epochs", "epochs to a gap of 1e-6", LOSSES, "1e-06"),
 ]
 
 
@@ -47,11 +49,12 @@ def draw(target: Path) -> None:
         sys.exit(f"nothing is recorded in {RESULTS}: run make bench")
     figure = Figure(figsize=(11, 4), layout="constrained")
     names = [record["commit_hash"][:7] for record in records]
-    for ax, (benchmark, title, last) in zip(figure.subplots(1, 2), CURVES, strict=True):
-        for label, values in lines(records, benchmark, last).items():
-            ax.plot(names, values, "o-", ms=3, label=label)
+    for ax, (benchmark, title, shown, last) in zip(figure.subplots(1, 2), CURVES, strict=True):
+        found = lines(records, benchmark, last)
+        for label in filter(found.get, shown):
+            ax.plot(names, found[label], "o-", ms=3, label=label)
         ax.set(title=title, yscale="log", xlabel="commit")
-        ax.legend(fontsize=7, ncols=2, frameon=False)
+        ax.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
         ax.spines[["top", "right"]].set_visible(False)
     figure.savefig(target, dpi=100)
 

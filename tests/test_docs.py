@@ -3,7 +3,6 @@
 import doctest
 import importlib
 import re
-import warnings
 from pathlib import Path
 
 import matplotlib as mpl
@@ -39,14 +38,12 @@ def test_code_blocks(page, tmp_path, monkeypatch):
     for match in FENCE.finditer(text):
         line = text.count("\n", 0, match.start()) + 1
         block = parser.get_doctest(match[1], names, page.name, str(page), line)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            if block.examples:
-                failed, _ = runner.run(block, clear_globs=False)
-                assert failed == 0, f"{page.name}, line {line}: see the captured output"
-                names = block.globs
-            else:
-                exec(compile("\n" * line + match[1], str(page), "exec"), names)
+        if block.examples:
+            failed, _ = runner.run(block, clear_globs=False)
+            assert failed == 0, f"{page.name}, line {line}: see the captured output"
+            names = block.globs
+        else:
+            exec(compile("\n" * line + match[1], str(page), "exec"), names)
     plt.close("all")
 
 
