@@ -148,6 +148,8 @@ dist:
 # Results are small files, one per machine and commit, and committed when they are worth keeping.
 bench-site: $(READY)
 	mkdir -p asv_benches/env
+	$(ASV) machine --yes --machine $(MACHINE)
+	$(ASV) run --python=same --machine $(MACHINE) --bench just-discover
 	$(ASV) publish --html-dir ../build/bench-site
 	@echo "open build/bench-site/index.html, through a web server: python -m http.server -d build/bench-site"
 

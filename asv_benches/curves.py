@@ -22,7 +22,7 @@ CURVES = [
 
 def read() -> list[dict]:
     """Return what is recorded, oldest commit first."""
-    files = [path for path in RESULTS.glob("*/*.json") if path.name != "machine.json"]
+    files = RESULTS.glob("*/*-existing-*.json")
     return sorted((json.loads(path.read_text("utf-8")) for path in files), key=lambda r: r["date"])
 
 
