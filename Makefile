@@ -4,15 +4,22 @@
 #   make lint     the linters, the type checker and a build without compiler warnings
 #   make bench    every benchmark, recorded in asv_benches/results
 #   make smoke    every benchmark once, failing when one fails
+#   make bench-site        the curves of what is recorded there, in build/bench-site
+#   make benchopt          a quick run of asv_benches/benchopt
+#   make docs     the site, in build/site
+#   make dist     sdist and wheel, checked and tried in empty environments
 #   make dev      the editable installation alone
 #   make clean    remove what the others made
 # Every test again, on a build of its own in build/:
 #   make sanitize          AddressSanitizer and UBSan watch the compiled code
 #   make test-baseline     without AVX2, as older processors run it
 #   make test-boundscheck  every index of the Cython code is checked
+#   make test-aarch64      the C loops, compiled for 64-bit ARM and run by qemu
 
 PYTHON ?= python3
 JOBS ?= auto
+MACHINE ?= one-core
+BENCHMARKS ?=
 BIN := .venv/bin
 READY := .venv/ready
 READY_FOR_DEMO := .venv/ready-for-demo
@@ -22,7 +29,8 @@ PACKAGES := import sysconfig; print(sysconfig.get_path("purelib"))
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 ASV := cd asv_benches && HOME="$$PWD/env" ../$(BIN)/asv
 
-.PHONY: demo test lint bench smoke dev clean sanitize test-baseline test-boundscheck
+.PHONY: demo test lint bench smoke dev clean sanitize test-baseline test-boundscheck test-aarch64 \
+    bench-site benchopt docs dist
 .NOTPARALLEL:  # the targets share .venv
 
 demo: $(READY_FOR_DEMO)
@@ -42,8 +50,10 @@ lint: $(READY)
 
 bench: $(READY)
 	mkdir -p asv_benches/env
-	$(ASV) machine --yes
-	$(ASV) run --python=same --set-commit-hash="$$(git rev-parse HEAD)" --show-stderr
+	$(ASV) machine --yes --machine $(MACHINE)
+	$(ASV) run --python=same --machine $(MACHINE) --set-commit-hash="$$(git rev-parse HEAD)" \
+	    $(BENCHMARKS:%=--bench %) --show-stderr
+	$(BIN)/python asv_benches/trim.py
 
 smoke: export TOPKOPT_BENCH_QUICK := 1
 smoke: $(READY)
@@ -55,7 +65,7 @@ smoke: $(READY)
 dev: $(READY)
 
 clean:
-	rm -rf .venv build asv_benches/env asv_benches/html asv_benches/results
+	rm -rf .venv .venv-docs .venv-benchopt build dist asv_benches/env
 
 # Under ASan, Python takes every object from malloc, so that each has its own guarded surroundings.
 # libstdc++ is there from the start, or exceptions of C++ extensions would escape the interceptors.
@@ -90,3 +100,63 @@ $(READY) $(READY_FOR_DEMO): pyproject.toml
 	    'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])')
 	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[$(EXTRAS)]'
 	touch $@ $(READY_FOR_DEMO)
+
+# The site has an environment and a build of its own: `make docs` leaves .venv alone.
+DOCS := .venv-docs/bin
+.venv-docs/ready: pyproject.toml
+	PATH="$(OUTSIDE)" $(PYTHON) -m venv .venv-docs
+	$(DOCS)/python -m pip install --quiet --upgrade pip ninja $$($(DOCS)/python -c \
+	    'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])')
+	$(DOCS)/python -m pip install --quiet --no-build-isolation -Cbuild-dir=build/docs --editable '.[docs]'
+	touch $@
+
+docs: .venv-docs/ready
+	PATH="$(CURDIR)/$(DOCS):$(OUTSIDE)" $(DOCS)/sphinx-build -W --keep-going -q -d build/doctrees docs build/site
+	rm -rf build/site/benchmarks
+	test ! -d build/bench-site || cp -r build/bench-site build/site/benchmarks
+	@echo "open build/site/index.html"
+
+# The C loops alone: Python and its packages are not needed for the other processor.
+CROSS ?= aarch64-linux-gnu
+QEMU ?= qemu-aarch64
+LOOPS := -O3 -std=gnu11 -fopenmp-simd -fno-trapping-math -fno-math-errno -Wall -Wextra \
+    -Wno-unused-function -Werror -Itopkopt/_kernels tests/kernels.c -lm
+test-aarch64:
+	mkdir -p build
+	$(CROSS)-gcc -static $(LOOPS) -o build/kernels-$(CROSS)
+	$(QEMU) build/kernels-$(CROSS)
+	$(CC) $(LOOPS) -o build/kernels
+	build/kernels
+
+# What a release needs: the metadata, the contents, a wheel from the sdist, and the wheel's tests in an
+# empty environment, where nothing can be compiled and topkopt is not the one of the checkout.
+dist:
+	rm -rf dist build/dist
+	$(PYTHON) -m venv build/dist/tools
+	build/dist/tools/bin/python -m pip install --quiet build twine check-wheel-contents 'validate-pyproject[all]'
+	build/dist/tools/bin/validate-pyproject pyproject.toml
+	PATH="$(OUTSIDE)" build/dist/tools/bin/python -m build --outdir dist .
+	build/dist/tools/bin/twine check --strict dist/*
+	build/dist/tools/bin/check-wheel-contents dist/*.whl
+	$(PYTHON) -m venv build/dist/empty
+	PATH=/nonexistent CC=/nonexistent build/dist/empty/bin/python -m pip install --quiet \
+	    --only-binary :all: "$$(echo dist/*.whl)[test]"
+	cd build/dist && empty/bin/python $(CURDIR)/.github/test_installed.py $(CURDIR) -n $(JOBS) \
+	    --dist loadfile --fuzz-seconds 5
+	sha256sum dist/*.tar.gz
+
+# Results are small files, one per machine and commit, and committed when they are worth keeping.
+bench-site: $(READY)
+	mkdir -p asv_benches/env
+	$(ASV) machine --yes --machine $(MACHINE)
+	$(ASV) run --python=same --machine $(MACHINE) --bench just-discover
+	$(ASV) publish --html-dir ../build/bench-site
+	@echo "open build/bench-site/index.html, through a web server: python -m http.server -d build/bench-site"
+
+.venv-benchopt/ready: pyproject.toml
+	PATH="$(OUTSIDE)" $(PYTHON) -m venv .venv-benchopt
+	.venv-benchopt/bin/python -m pip install --quiet benchopt '.[sklearn]'
+	touch $@
+
+benchopt: .venv-benchopt/ready
+	cd asv_benches/benchopt && ../../.venv-benchopt/bin/benchopt run . --config config.yml --no-plot

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1] / "topkopt"
 LAYERS = [
     ["_kernels", "_extras"],
     ["_validation"],
-    ["special", "projections", "prox", "losses", "datasets"],
+    ["special", "projections", "prox", "losses", "datasets", "_config"],
     ["solvers"],
     ["_scores", "metrics"],
     ["estimators", "plotting"],

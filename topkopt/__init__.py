@@ -5,6 +5,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from topkopt import datasets, losses, metrics, projections, prox, special
+from topkopt._config import show_config
 from topkopt._scores import predict_topk
 from topkopt.solvers import ConvergenceWarning, Solution, solve
 from topkopt.solvers.path import Path, path
@@ -28,6 +29,7 @@ __all__ = [
     "predict_topk",
     "projections",
     "prox",
+    "show_config",
     "solve",
     "special",
 ]

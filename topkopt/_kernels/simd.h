@@ -17,15 +17,52 @@
 #define TK_INLINE static inline
 #endif
 
-#if !defined(TOPKOPT_BASELINE_ONLY) && defined(__GNUC__) && defined(__x86_64__)
+#if !defined(TOPKOPT_BASELINE_ONLY) && (defined(__GNUC__) || defined(__clang__)) && \
+    defined(__x86_64__)
 #include <immintrin.h>
 #define TK_X86
 #define TK_AVX2 __attribute__((target("avx2,fma")))
+#if defined(_MSC_VER)
+/* clang-cl links no runtime library that could answer: ask the processor, once. */
+#define TK_HAS_AVX2() tk_has_avx2()
+#include <cpuid.h>
+TK_INLINE int tk_asks_for_avx2(void)
+{
+    unsigned a, b, c, d, saved;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || (~c & (bit_FMA | bit_OSXSAVE | bit_AVX)))
+        return 0;
+    /* The system must save the wide registers, too, when it changes the process. */
+    __asm__("xgetbv" : "=a"(saved), "=d"(d) : "c"(0));
+    return (saved & 6) == 6 && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & bit_AVX2) != 0;
+}
+static int tk_has_avx2(void)
+{
+    static int known = -1; /* Threads that meet here all write the same answer. */
+    if (known < 0)
+        known = tk_asks_for_avx2();
+    return known;
+}
+#else
 #define TK_HAS_AVX2() (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+#endif
 #else
 #define TK_AVX2
 #define TK_HAS_AVX2() 0
 #endif
+
+/* Names the instructions that the loops run on this processor. */
+TK_INLINE const char *tk_instructions(void)
+{
+    if (TK_HAS_AVX2())
+        return "AVX2 + FMA";
+#if defined(__aarch64__)
+    return "NEON";
+#elif defined(__x86_64__) || defined(_M_X64)
+    return "SSE2";
+#else
+    return "plain C";
+#endif
+}
 
 /* Asks for memory that is soon read, so that nobody waits for it then. */
 TK_INLINE void prefetch(const void *start, ptrdiff_t size)

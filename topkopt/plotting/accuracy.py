@@ -68,8 +68,9 @@ class TopKAccuracyDisplay(Display):
 
         Parameters
         ----------
-        estimator : estimator with classes_ and decision_function or predict_proba
-            A fitted classifier, of any library.
+        estimator : estimator
+            A fitted classifier, of any library, with ``classes_`` and ``decision_function`` or
+            ``predict_proba``.
         X, y
             Examples and their classes.
         sample_weight : array_like of shape (n,), optional

@@ -83,7 +83,7 @@ class ClassBlocks(SharedBlock):
         pairs = d * (d + 1) // 2
         packed = np.empty((m, pairs))
         rows = int(np.clip(_PRODUCTS // pairs, 16, 256))
-        X = self.data.X.astype(np.float64, copy=False)  # type: ignore[attr-defined]
+        X = self.data.X.astype(np.float64, copy=False)
         dense_curvatures(self.examples, X, coef.astype(np.float64, copy=False), packed, rows)
         blocks = np.empty((m, d, d))
         upper = np.triu_indices(d)
