@@ -10,7 +10,7 @@ from topkopt import ConvergenceWarning, losses, reference, solve
 from topkopt.solvers.choice import METHODS, make_method
 from topkopt.solvers.vertices import VertexExamples
 
-FAMILY = tuple(method for method in METHODS if method != "sdca")
+FAMILY = tuple(method for method in METHODS if method not in ("sdca", "newton"))
 LINEAR_RATE = ("away_step", "pairwise")
 LOSSES = [
     losses.Hinge(),
@@ -292,8 +292,8 @@ def test_losses_without_vertices(method, loss):
 
 def test_unknown_method():
     X, y = data_of()
-    with pytest.raises(ValueError, match=r"method must be one of sdca, .*, got 'newton'"):
-        solve(X, y, losses.Hinge(), method="newton")
+    with pytest.raises(ValueError, match=r"method must be one of sdca, .*, got 'bfgs'"):
+        solve(X, y, losses.Hinge(), method="bfgs")
     with pytest.raises(ValueError, match="method must be one of frank_wolfe"):
         reference.solve_frank_wolfe(X, y, reference.Hinge(), method="sdca")
 

@@ -126,7 +126,8 @@ def check(rng, X, y, loss, options):
         square = float(np.vdot(solution.coef.astype(np.float64), solution.coef.astype(np.float64)))
         unit = np.abs(exact).T @ np.abs(A)
         off = np.abs(solution.coef - coef)
-        assert (off <= 64 * eps * unit + np.finfo(X.dtype).tiny).all(), "W = X'A"
+        if options.get("method") != "newton":  # whose W and A are a pair only at the optimum
+            assert (off <= 64 * eps * unit + np.finfo(X.dtype).tiny).all(), "W = X'A"
     total = float(cost[used] @ loss.value(scores[used], labels))
     scale = 1.0 / (C * n)
     primal = scale * (total + 0.5 * square)

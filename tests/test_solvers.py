@@ -884,7 +884,7 @@ def with_nan(value=np.nan):
         ((X0, Y0, KIND), {"C": np.nan}, ValueError, ("C must be", "finite", "nan")),
         ((X0, Y0, KIND), {"C": "big"}, TypeError, ("C must be a real number", "'big'")),
         ((X0, Y0, KIND), {"tol": -1.0}, ValueError, ("tol must be", "non-negative", "-1.0", "0")),
-        ((X0, Y0, KIND), {"method": "newton"}, ValueError, ("method must be", "sdca", "newton")),
+        ((X0, Y0, KIND), {"method": "bfgs"}, ValueError, ("method must be", "sdca", "bfgs")),
         ((X0, Y0, KIND), {"max_epochs": 0}, ValueError, ("max_epochs must be", "1", "got 0")),
         ((X0, Y0, KIND), {"max_epochs": 1.5}, TypeError, ("max_epochs", "integer", "1.5")),
         ((X0, Y0, KIND), {"check_every": 0}, ValueError, ("check_every must be", "1", "got 0")),

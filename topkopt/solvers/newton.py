@@ -115,7 +115,7 @@ class Newton(Method):
         self.dual_square = self._square(self.work.coef_from(self.dual.astype(np.float64)))
 
     def certificate(self) -> Certificate:
-        """Return the certificate of A and W, which is not X'A, but as good as its gap."""
+        """Return the certificate of A and W; that W differs from X'A is part of the gap."""
         losses, conjugates = sums(self.examples, self.certified, self.v)
         square = self.dual_square
         if self.linear:
