@@ -12,6 +12,24 @@
 
 #include "lambert.h"
 
+/* A dozen steps towards a root is already exceptional. After so many patient ones the bracket is
+ * halved instead, and the last bound only guards against an endless loop. */
+#define TK_PATIENT_STEPS 20
+#define TK_MAX_STEPS 200
+/* Short steps in a row. The second or third is already below rounding. */
+#define TK_MAX_MOVES 4
+/* Guesses of a threshold in single precision, which end early when they change t by less than the
+ * second number, and fail where the sum is below the third. */
+#define TK_GUESSES 2
+#define TK_GOOD_GUESS 0.01
+#define TK_TINY 1e-30
+/* Moving values over such a distance r leaves a relative error r^4/72 < 1e-16, as said above. */
+#define TK_SHORT_STEP 3e-4
+/* Steps converge at least quadratically: after one this short the next would be below rounding. */
+#define TK_LAST_STEP 1e-8
+/* So small a quadratic term changes no digit of a solution of sum 1: V(t) is e^t. */
+#define TK_NO_ALPHA (DBL_EPSILON / 8)
+
 /* Over the elements below the cap: sum w, sum w', sum w w' and sum w'' (derivatives in b); how many
  * are not below. */
 typedef struct {

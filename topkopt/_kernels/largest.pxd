@@ -1,8 +1,16 @@
-# The largest entries of a row.
+# The largest entries of a row. TEMP arrays have room for n doubles each.
 
-# OUT top: the k largest entries of h, descending. TEMP heap: n
+# Returns the k-th largest entry of a, whose entries are reordered: the k largest come first.
+cdef double kth_largest(double* a, Py_ssize_t n, Py_ssize_t k) noexcept nogil
+
+# OUT top: the k largest entries of h, descending. TEMP temp
 cdef void take_largest(const double* h, Py_ssize_t n, Py_ssize_t k, double* top,
-                       double* heap) noexcept nogil
+                       double* temp) noexcept nogil
+
+# OUT place: the positions in h of the k largest entries, which are given descending in top. Of equal
+# entries the first is the larger. TEMP temp
+cdef void place_largest(const double* h, Py_ssize_t n, const double* top, Py_ssize_t k,
+                        double* place, double* temp) noexcept nogil
 
 # The sum of the k largest entries of h, whose largest is given. INOUT start: a guess of how far the
 # k-th is below the largest, NaN for none; becomes that. TEMP work: 2 n

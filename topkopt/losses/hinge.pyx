@@ -9,7 +9,7 @@ from topkopt._kernels.select cimport (Around, look_around, row_max, row_sum,
                                       scaled_gain, scaled_square, take_others)
 from topkopt._kernels.topk cimport (SHORT, TOPK_ALPHA, TOPK_BETA, TOPK_LABEL, TOPK_WORK, TopKKind,
                                     ScoredRows, project_topk_row, side_by_side)
-from topkopt._kernels.weighted cimport WEIGHTED_WORK, project_weighted_row
+from topkopt._kernels.weighted cimport WEIGHTED_WORK, WeightedSet, project_weighted_row
 from topkopt.losses.base cimport SIDE_BY_SIDE, START, Labels, Loss
 from topkopt.losses.rows cimport (into_class_order, keep_finite, out_of_class_order,
                                   return_others)
@@ -324,8 +324,8 @@ cdef class WeightedTopKHinge(MaxMargin):
 
     cdef void project(self, const double* b, double* x, Py_ssize_t n, double bias, double* start,
                       double* work) noexcept nogil:
-        project_weighted_row(b, x, n, &self.w[0], self.w.shape[0], 1.0, self.label, bias, start,
-                             work)
+        cdef WeightedSet onto = WeightedSet(&self.w[0], self.w.shape[0], 1.0, self.label)
+        project_weighted_row(b, x, n, &onto, bias, start, work)
 
     cdef void vertex(self, const double* h, double* p, Py_ssize_t n, double* work) noexcept nogil:
         cdef Py_ssize_t j
