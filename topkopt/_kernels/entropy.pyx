@@ -162,8 +162,8 @@ cdef double search(const Equation* e, double low, double high, double t, int pat
 
 
 cdef double guess_from_sample(const Equation* e, double t) noexcept nogil:
-    # Returns a start for `search` without a cap, beginning at t, from one entry in n/SAMPLE, or from
-    # all entries of a shorter row. TEMP w
+    # Returns a start for `search` without a cap, beginning at t, from one entry in n/SAMPLE, or
+    # from all entries of a shorter row. TEMP w
     cdef Py_ssize_t j, stride = 1 if e.n < 4 * SAMPLE else e.n // SAMPLE
     cdef Py_ssize_t size = e.n if stride == 1 else SAMPLE
     cdef const double* sample = e.c

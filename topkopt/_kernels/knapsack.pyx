@@ -1,9 +1,10 @@
 """Continuous quadratic knapsacks by variable fixing.
 
 Solve    min_x 1/2 |x - b|^2 + bias/2 <1,x>^2   s.t.  lo <= x <= hi,  <1,x> = r  (or <= r).
-The solution is  x = clip(b - t, lo, hi),  with t the root of the decreasing, piecewise linear function
+The solution is  x = clip(b - t, lo, hi),  with t the root of the decreasing function
     sum_j clip(b_j - t, lo_j, hi_j) - total - slope t,                                          (1)
-where slope = 0 and total = r if the sum is r, and slope = 1/bias and total = 0 if it is less.
+which is piecewise linear. If the sum is r, slope = 0 and total = r; if it is less, slope = 1/bias
+and total = 0.
 
 The root is bracketed; an entry whose clip no longer depends on where in the bracket the root is
 leaves the list for good (Kiwiel 2008), so the work is a few passes over ever shorter lists. The
@@ -18,8 +19,8 @@ from topkopt._kernels.select cimport (Threshold, clip_row, clipped_sum, gather_a
                                       strided_maxima)
 
 cdef enum:
-    # The maxima of parts of a row give a lower bound on its threshold. Their number is a multiple of
-    # this, as strided_maxima wants it.
+    # The maxima of parts of a row give a lower bound on its threshold. Their number is a multiple
+    # of this, as strided_maxima wants it.
     PARTS = 32
     # Where the root is more than so many totals from the shift, entries have lost digits of x.
     FAR = 16
@@ -28,8 +29,8 @@ cdef enum:
     # After so many Newton steps every other step is to a breakpoint in the middle of the list, so
     # that the list shrinks geometrically.
     NEWTON_STEPS = 8
-    # The shift is moved at most so many times: from a guess far off to one edge of a plateau, to the
-    # other, and to its middle.
+    # The shift is moved at most so many times: from a guess far off to one edge of a plateau, to
+    # the other, and to its middle.
     REBASES = 4
 
 # Sums of caps that differ by no more than this share of them are equal up to rounding.
@@ -133,13 +134,13 @@ cdef inline double clipped_at(const OpenList* row, double t, Py_ssize_t* n_free,
 
 cdef inline double fix_variables(OpenList row, double total, double slope, double guess,
                                  Py_ssize_t enough) noexcept nogil:
-    # Returns the root of (1). IN guess: where to start, NaN for the root of the piece on which every
-    # entry is free; enough: a lower bound of the root will do once so few entries lie above it, -1
-    # for the root itself. TEMP the memory of the list.
-    # Every comparison is of t with a breakpoint b - lo or b - hi, rounded the same way each time,
-    # so that an entry that is not settled always has a breakpoint strictly inside the bracket.
-    # A piece of the function is told by how many entries are free and how many sit at hi: both
-    # "free or at hi" and "at hi" shrink as t grows, so equal counts mean equal sets.
+    # Returns the root of (1). IN guess: where to start, NaN for the root of the piece on which
+    # every entry is free; enough: a lower bound of the root will do once so few entries lie above
+    # it, -1 for the root itself. TEMP the memory of the list. Every comparison is of t with a
+    # breakpoint b - lo or b - hi, rounded the same way each time, so that an entry that is not
+    # settled always has a breakpoint strictly inside the bracket. A piece of the function is told
+    # by how many entries are free and how many sit at hi: both "free or at hi" and "at hi" shrink
+    # as t grows, so equal counts mean equal sets.
     cdef double left = -INFINITY, right = INFINITY, excess, rate, t = guess, root
     cdef double size = fabs(total) if slope == 0.0 else 0.0  # of the solution
     cdef Py_ssize_t n_free, n_upper, n_settled, piece_free = row.n, piece_upper = 0, steps = 0
@@ -358,8 +359,8 @@ cdef Threshold knapsack_threshold(const real* b, Py_ssize_t n, double lo, double
 
 cdef Py_ssize_t load_boxed(const real* b, const double* lo, const double* hi, Py_ssize_t n,
                            double shift, double* work) noexcept nogil:
-    # OUT work: the finite entries minus shift, and n and 2 n behind them their lower and their upper
-    # bounds. Returns the number of finite entries.
+    # OUT work: the finite entries minus shift, and n and 2 n behind them their lower and their
+    # upper bounds. Returns the number of finite entries.
     cdef Py_ssize_t j, m = 0
     for j in range(n):
         if b[j] > -INFINITY:
@@ -392,8 +393,8 @@ cdef Threshold rebased_threshold(const real* b, const double* lo, const double* 
 cdef Threshold boxed_threshold(const real* b, const double* lo, const double* hi, Py_ssize_t n,
                                double total, bint equality, double bias,
                                double* work) noexcept nogil:
-    # As knapsack_threshold, with bounds of its own for each entry. Entries of -inf sit at their lower
-    # bounds. TEMP work: 3 n
+    # As knapsack_threshold, with bounds of its own for each entry. Entries of -inf sit at their
+    # lower bounds. TEMP work: 3 n
     cdef Threshold t
     cdef Py_ssize_t j
     cdef double at_lower = 0.0, most = 0.0, size = fabs(total)

@@ -7,8 +7,8 @@ cdef double kth_largest(double* a, Py_ssize_t n, Py_ssize_t k) noexcept nogil
 cdef void take_largest(const double* h, Py_ssize_t n, Py_ssize_t k, double* top,
                        double* temp) noexcept nogil
 
-# OUT place: the positions in h of the k largest entries, which are given descending in top. Of equal
-# entries the first is the larger. TEMP temp
+# OUT place: the positions in h of the k largest entries, which are given descending in top. Of
+# equal entries the first is the larger. TEMP temp
 cdef void place_largest(const double* h, Py_ssize_t n, const double* top, Py_ssize_t k,
                         double* place, double* temp) noexcept nogil
 

@@ -1,6 +1,6 @@
-/* The words of number_one.h for AVX2: a number is four doubles, and a mask has all bits of a lane set
- * where it is true. As there, the least and the most of a NaN and a number is the second of the
- * two. */
+/* The words of number_one.h for AVX2: a number is four doubles, and a mask has all bits of a lane
+ * set where it is true. As there, the least and the most of a NaN and a number is the second of
+ * the two. */
 #define NAMED(name) name##_lanes
 #define TARGET TK_INLINE TK_AVX2
 #define NUMBER __m256d

@@ -1,5 +1,5 @@
-/* The words in which topk_jump.h is written, in plain C for any processor: a number is a double, and
- * loops are left to compilers to vectorise. number_end.h takes the words back. */
+/* The words in which topk_jump.h is written, in plain C for any processor: a number is a double,
+ * and loops are left to compilers to vectorise. number_end.h takes the words back. */
 #define NAMED(name) name##_one
 #define TARGET TK_INLINE
 #define NUMBER double

@@ -62,7 +62,8 @@ TK_INLINE TK_AVX2 Piece_one piece_at_avx2(const double *b, ptrdiff_t n, double o
     const __m128d sums = both_add(at.sum_upper, at.sum_middle);
     const __m128d least = both_min(at.least_upper, at.least_above);
     const __m128d most = both_max(at.most_below, at.most_lower);
-    return (Piece_one){counts[0], sums[0], least[0], counts[1], sums[1], least[1], most[0], most[1]};
+    return (Piece_one){counts[0], sums[0],  least[0], counts[1],
+                       sums[1],   least[1], most[0],  most[1]};
 }
 #else
 #define piece_at_avx2 piece_at_one

@@ -31,8 +31,8 @@ cdef extern from "topk_values.h" nogil:
         Py_ssize_t n_classes
         double k
         double smoothing
-    # With h the margins s_j - s_label + 1 of a row. OUT values (4): the largest value of
-    # <h,p> - smoothing/2 <p,p> over the top-k simplex of kind alpha and radius 1, for the rows whose
-    # bit is set in what is returned. INOUT starts: two numbers for each row, as in
-    # project_topk_row. TEMP work: 4 n_classes
+    # With h the margins s_j - s_label + 1 of a row. OUT values (4): the largest value of <h,p> -
+    # smoothing/2 <p,p> over the top-k simplex of kind alpha and radius 1, for the rows whose bit is
+    # set in what is returned. INOUT starts: two numbers for each row, as in project_topk_row. TEMP
+    # work: 4 n_classes
     int side_by_side(const ScoredRows* rows, double* starts, double* values, double* work)

@@ -53,12 +53,12 @@ cdef struct State:
 
 cdef Py_ssize_t find_cap(const double* u, Py_ssize_t k, Totals* below,
                          bint exponential) noexcept nogil:
-    # Solves (4): c is below.sum/i, where i is the number returned. IN u: the values of the k largest
-    # entries, ascending. INOUT below: the totals of the other entries, which become those of all
-    # entries below the cap, i of them among the k largest.
-    # Going up from the smallest adds only what the answer needs, hence nothing cancels, and nothing
-    # overflows: exponentials above the cap are never touched. At least one of the k stays below the
-    # cap. If all other entries underflow, that one is at the cap, as k entries then are.
+    # Solves (4): c is below.sum/i, where i is the number returned. IN u: the values of the k
+    # largest entries, ascending. INOUT below: the totals of the other entries, which become those
+    # of all entries below the cap, i of them among the k largest. Going up from the smallest adds
+    # only what the answer needs, hence nothing cancels, and nothing overflows: exponentials above
+    # the cap are never touched. At least one of the k stays below the cap. If all other entries
+    # underflow, that one is at the cap, as k entries then are.
     cdef Py_ssize_t i = 0
     cdef double slope
     while True:

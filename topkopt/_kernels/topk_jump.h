@@ -1,8 +1,8 @@
 /* Pieces of the path and jumps between them, in one source for two kinds of NUMBER: a double, and
  * the four doubles of an AVX2 vector. topk.h includes this file once for each of them. What LOAD,
- * WHERE, BOTH and the other words in capitals mean is in number_one.h and number_lanes.h. A choice between two numbers
- * is made by WHERE: a double takes one of two branches, while a vector computes both and takes in
- * each lane the one that applies.
+ * WHERE, BOTH and the other words in capitals mean is said in number_one.h and number_lanes.h. A
+ * choice between two numbers is made by WHERE: a double takes one of two branches, while a vector
+ * computes both and takes in each lane the one that applies.
  *
  * Equations (1) to (5) are those of reference/jumps.py.
  */
@@ -99,8 +99,8 @@ TARGET NUMBER NAMED(move_if_many)(const NAMED(Piece) *at, NUMBER k, NUMBER u, NU
 TARGET NUMBER NAMED(solve_on_piece)(const NAMED(Piece) *at, const NAMED(Cone) *cone,
                                     NUMBER offset, NUMBER *u, MASK *solvable)
 {
-    /* The d of the equations is `rest`. On a plateau it is 0, as is sum_middle, so that the divisor,
-     * which must not be 0, cancels in (3). */
+    /* The d of the equations is `rest`. On a plateau it is 0, as is sum_middle, so that the
+     * divisor, which must not be 0, cancels in (3). */
     const NUMBER zero = ALL(0.0), rest = cone->k - at->n_upper;
     const NUMBER n_middle = at->n_above - at->n_upper, divisor = MOST(n_middle, ALL(1.0));
     const MASK has_middle = IS_LESS(zero, n_middle), too_few = IS_LESS(zero, rest);
@@ -108,7 +108,8 @@ TARGET NUMBER NAMED(solve_on_piece)(const NAMED(Piece) *at, const NAMED(Cone) *c
     const NUMBER cap = NAMED(cap_on_piece)(at->sum_upper, at->n_upper, at->sum_middle, divisor,
                                            cone, cone->shift + offset);
     *u = WHERE(*solvable, LEAST(cone->max_cap, cap), *u);
-    /* If too few entries are at the cap, the greatest of L would solve (1) if it alone were in M. */
+    /* Where too few entries are at the cap, the greatest of L would solve (1) if it alone were in
+     * M. */
     return WHERE(has_middle, (at->sum_middle - rest * *u) / divisor,
                  WHERE(*solvable, NAMED(move_on_plateau)(at, *u),
                        WHERE(too_few, at->most_lower - rest * *u,

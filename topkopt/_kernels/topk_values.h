@@ -57,8 +57,8 @@ TK_INLINE TK_AVX2 __m256d margins_side_by_side(const ScoredRows *rows, double *b
     return IS_LESS(size, ALL(1.0 / DBL_EPSILON));
 }
 
-/* Returns the guesses in starts, two numbers for each row. Where the first is NaN there is none, and
- * the largest entry is taken to exceed t by 2 u. */
+/* Returns the guesses in starts, two numbers for each row. Where the first is NaN there is none,
+ * and the largest entry is taken to exceed t by 2 u. */
 TK_INLINE TK_AVX2 Point_lanes guess_side_by_side(const ScoredRows *rows, const double *starts,
                                                  const Cone_lanes *cone)
 {

@@ -13,6 +13,7 @@ cdef struct WeightedSet:
     double radius
     bint label
 
-# min 1/2 |x - b|^2 + bias/2 <1,x>^2 over that set. OUT x (may be b). INOUT start: as in knapsack.pxd
+# min 1/2 |x - b|^2 + bias/2 <1,x>^2 over that set. OUT x (may be b). INOUT start: as in
+# knapsack.pxd
 cdef void project_weighted_row(const real* b, real* x, Py_ssize_t n, const WeightedSet* onto,
                                double bias, double* start, double* work) noexcept nogil

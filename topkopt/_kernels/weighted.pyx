@@ -32,10 +32,10 @@ cdef enum:
     MANY = 256
 
 
-# Pools of neighbouring ranks that share one value of v. For each of them: how many ranks it has, the
-# first (and so the largest) of their b, the sum of b minus that first, and the sum of w. Relative to
-# the first entry no digits are lost, because the entries of a pool are no further apart than their
-# x, however large they are.
+# Pools of neighbouring ranks that share one value of v. For each of them: how many ranks it has,
+# the first (and so the largest) of their b, the sum of b minus that first, and the sum of w.
+# Relative to the first entry no digits are lost, because the entries of a pool are no further apart
+# than their x, however large they are.
 cdef struct Pools:
     double* size
     double* first
@@ -308,8 +308,8 @@ cdef inline bint same_piece(const Py_ssize_t* a, const Py_ssize_t* b) noexcept n
 
 cdef double label_zeta(const double* b, Py_ssize_t n, const double* w, Py_ssize_t n_w,
                        double radius, double bias, double* x, double* work) noexcept nogil:
-    # Returns the root zeta of the derivative on [0, radius], by Newton steps inside a bracket. OUT x:
-    # the solution. TEMP work: 8 n
+    # Returns the root zeta of the derivative on [0, radius], by Newton steps inside a bracket. OUT
+    # x: the solution. TEMP work: 8 n
     cdef LabelPoint at
     # A zeta far beyond the entries is never better, and its rounding would hide them.
     cdef double most = min(radius, 4 * n * max(fabs(b[0]), fabs(b[n - 1])) / w[0])
@@ -323,8 +323,8 @@ cdef double label_zeta(const double* b, Py_ssize_t n, const double* w, Py_ssize_
             break
         root = zeta - at.derivative / at.rate if at.rate > 0.0 else most
         if same_piece(piece, at.piece):
-            # The step ended on the piece it was computed for. It may have the rounding of a zeta far
-            # away, so it is repeated up to two times from nearby.
+            # The step ended on the piece it was computed for. It may have the rounding of a zeta
+            # far away, so it is repeated up to two times from nearby.
             refinements += 1
             if refinements > 2 or fabs(root - zeta) <= 2 * DBL_EPSILON * zeta:
                 break
@@ -361,9 +361,9 @@ cdef bint label_stays_zero(const double* b, Py_ssize_t n, const double* w,
 
 cdef Py_ssize_t gather_candidates(const real* b, Py_ssize_t n, Py_ssize_t n_w, double total,
                                   double* start, double* work) noexcept nogil:
-    # OUT work: the entries that can be positive; returns their number. Among all weights of this sum
-    # flat ones reach the furthest down, and for these the threshold is that of a knapsack.
-    # TEMP work: 2 n
+    # OUT work: the entries that can be positive; returns their number. Among all weights of this
+    # sum flat ones reach the furthest down, and for these the threshold is that of a knapsack. TEMP
+    # work: 2 n
     cdef Threshold t
     cdef double cut = -INFINITY
     cdef Py_ssize_t n_kept
@@ -434,7 +434,8 @@ def project_weighted_rows(const real[:, ::1] b, real[:, ::1] x, const double[::1
                           double radius, bint label, double bias):
     """Project each row of b onto the weighted top-k set of the positive weights w; x may be b."""
     cdef Py_ssize_t i, n = b.shape[1], n_w = w.shape[0]
-    cdef WeightedSet onto = WeightedSet(&w[0] if n_w else NULL, n_w, radius, label)
+    cdef const double* weights = &w[0] if n_w else NULL
+    cdef WeightedSet onto = WeightedSet(weights, n_w, radius, label)
     cdef double[::1] work = scratch(n * WEIGHTED_WORK)
     with nogil:
         for i in range(b.shape[0]):
