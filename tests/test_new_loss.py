@@ -60,7 +60,7 @@ def changed(tmp_path_factory):
         *[part for directive in directives for part in ("-X", directive)],
     )
     run(
-        *[*sysconfig.get_config_var("CC").split(), "-shared", "-fPIC", "-O1", "-w"],
+        *[*sysconfig.get_config_var("CC").split(), "-shared", "-fPIC", "-O0", "-w"],
         *["-I", sysconfig.get_path("include"), "-I", str(ROOT / "topkopt" / "_kernels")],
         *[str(package / "binary.c"), "-o", str(library), "-lm"],
     )
