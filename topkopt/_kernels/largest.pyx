@@ -1,7 +1,7 @@
 """The largest entries of a row: which they are, what they sum to, and weights in their order."""
 from libc.math cimport INFINITY, fabs
 
-from topkopt._kernels.select cimport Around, heap_pop, heapify, look_around, rank_of, row_sum
+from topkopt._kernels.select cimport Around, look_around, row_sum
 
 cdef enum:
     # Up to this k the k largest are kept in order by insertion, which reads the row once.
@@ -48,43 +48,81 @@ cdef double kth_largest(double* a, Py_ssize_t n, Py_ssize_t k) noexcept nogil:
     return a[k - 1]
 
 
+cdef inline bint comes_first(double a, double place_a, double b, double place_b) noexcept nogil:
+    return a > b or (a == b and place_a < place_b)
+
+
+cdef void sift_down(double* heap, double* place, Py_ssize_t root, Py_ssize_t n) noexcept nogil:
+    # Restores a heap of entries and their places, whose last in order is at the top, below `root`.
+    cdef Py_ssize_t child = 2 * root + 1
+    cdef double entry = heap[root], its_place = place[root]
+    while child < n:
+        if child + 1 < n and comes_first(heap[child], place[child], heap[child + 1],
+                                         place[child + 1]):
+            child += 1
+        if not comes_first(entry, its_place, heap[child], place[child]):
+            break
+        heap[root] = heap[child]
+        place[root] = place[child]
+        root = child
+        child = 2 * root + 1
+    heap[root] = entry
+    place[root] = its_place
+
+
+cdef void sort_places(double* top, double* place, Py_ssize_t k) noexcept nogil:
+    # Sorts entries and their places in descending order, by heapsort. Of equal entries the first
+    # place comes first.
+    cdef Py_ssize_t j
+    for j in range(k // 2 - 1, -1, -1):
+        sift_down(top, place, j, k)
+    for j in range(k - 1, 0, -1):
+        swap(&top[0], &top[j])
+        swap(&place[0], &place[j])
+        sift_down(top, place, 0, j)
+
+
+cdef void take_many(const double* h, Py_ssize_t n, Py_ssize_t k, double* top,
+                    double* place) noexcept nogil:
+    # All entries above the k-th largest, and the first of those that are equal to it, then sorted.
+    cdef Py_ssize_t j, size = 0, equal = k
+    cdef double kth
+    for j in range(n):
+        place[j] = h[j]
+    kth = kth_largest(place, n, k)
+    for j in range(k):
+        equal -= place[j] > kth
+    for j in range(n):
+        if h[j] > kth or (h[j] == kth and equal > 0):
+            equal -= h[j] == kth
+            top[size] = h[j]
+            place[size] = <double>j
+            size += 1
+    sort_places(top, place, k)
+
+
+cdef inline void insert(double* top, double* place, Py_ssize_t i, double v,
+                        Py_ssize_t j) noexcept nogil:
+    # Inserts entry j, which is v, into a descending list. Its place i, at the end, is free.
+    while i > 0 and top[i - 1] < v:
+        top[i] = top[i - 1]
+        place[i] = place[i - 1]
+        i -= 1
+    top[i] = v
+    place[i] = <double>j
+
+
 cdef void take_largest(const double* h, Py_ssize_t n, Py_ssize_t k, double* top,
-                       double* temp) noexcept nogil:
-    cdef Py_ssize_t i, j
-    cdef double v
+                       double* place) noexcept nogil:
+    cdef Py_ssize_t j
     if k > FEW:
-        for j in range(n):
-            temp[j] = h[j]
-        kth_largest(temp, n, k)
-        heapify(temp, k)
-        for j in range(k):
-            top[j] = heap_pop(temp, k - j)
+        take_many(h, n, k, top, place)
         return
     for j in range(k):
-        top[j] = -INFINITY
-    for j in range(n):
-        v = h[j]
-        if v > top[k - 1]:
-            i = k - 1
-            while i > 0 and top[i - 1] < v:
-                top[i] = top[i - 1]
-                i -= 1
-            top[i] = v
-
-
-cdef void place_largest(const double* h, Py_ssize_t n, const double* top, Py_ssize_t k,
-                        double* place, double* temp) noexcept nogil:
-    # Equal entries have the same first rank. How many of them have been placed is counted there.
-    cdef Py_ssize_t j, first, rank
-    for rank in range(k):
-        temp[rank] = 0.0
-    for j in range(n):
-        if h[j] >= top[k - 1]:
-            first = rank_of(h[j], top, k)
-            rank = first + <Py_ssize_t>temp[first]
-            temp[first] += 1.0
-            if rank < k:
-                place[rank] = <double>j
+        insert(top, place, j, h[j], j)
+    for j in range(k, n):
+        if h[j] > top[k - 1]:
+            insert(top, place, k - 1, h[j], j)
 
 
 cdef double largest_sum(const double* h, Py_ssize_t n, Py_ssize_t k, double largest,
@@ -138,9 +176,7 @@ cdef void weigh_largest(const double* h, double* p, Py_ssize_t n, const double* 
     cdef Py_ssize_t j, rank, slot, k = min(n, n_w)
     cdef double* top = work
     cdef double* place = work + n
-    cdef double* temp = work + 2 * n
-    take_largest(h, n, k, top, temp)
-    place_largest(h, n, top, k, place, temp)
+    take_largest(h, n, k, top, place)
     for j in range(n):
         p[j] = 0.0
     for rank in range(k):

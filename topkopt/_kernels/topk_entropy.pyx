@@ -20,7 +20,7 @@ from topkopt._kernels.entropy_root cimport (GOOD_GUESS, GUESSES, LAST_STEP, MAX_
                                             entropy_guess, entropy_move, entropy_pass,
                                             excess_curvature, inverse, is_short, within)
 from topkopt._kernels.lambert cimport lambertw_exp_derivative, lambertw_exp_scalar
-from topkopt._kernels.largest cimport place_largest, take_largest
+from topkopt._kernels.largest cimport take_largest
 from topkopt._kernels.real cimport real
 from topkopt._kernels.select cimport scratch
 
@@ -299,26 +299,27 @@ cdef Py_ssize_t part_largest(const real* b, Py_ssize_t n, Py_ssize_t k, double* 
     # OUT shift: the k-th largest entry of b; c: the other finite entries minus shift, in order, and
     # behind them the k largest, ascending from 0; place: where in b each of them is. Returns the
     # number of the others. If the shift is -inf, c and place are not written. TEMP temp: 3 n
-    cdef double* top = temp + n
-    cdef double* where = temp + 2 * n
-    cdef double entry
+    cdef double* top = temp
+    cdef double* where = temp + n
+    cdef double* others = temp + 2 * n
+    cdef double entry, kth
     cdef Py_ssize_t j, m = 0
     for j in range(n):
-        c[j] = b[j]
-    take_largest(c, n, k, top, temp)
-    shift[0] = top[k - 1]
-    if shift[0] == -INFINITY:
+        others[j] = b[j]
+    take_largest(others, n, k, top, where)
+    kth = top[k - 1]
+    shift[0] = kth
+    if kth == -INFINITY:
         return 0
-    place_largest(c, n, top, k, where, temp)
     for j in range(k):
-        c[<Py_ssize_t> where[j]] = -INFINITY
+        others[<Py_ssize_t> where[j]] = -INFINITY
     for j in range(n):
-        entry = c[j] - shift[0]
+        entry = others[j] - kth
         c[m] = entry
         place[m] = <double> j
         m += entry > -INFINITY
     for j in range(k):
-        c[m + k - 1 - j] = top[j] - shift[0]
+        c[m + k - 1 - j] = top[j] - kth
         place[m + k - 1 - j] = where[j]
     return m
 
