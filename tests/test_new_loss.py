@@ -40,7 +40,7 @@ def run(*command, **options):
 
 @pytest.fixture(scope="module")
 def changed(tmp_path_factory):
-    """Follow the steps in copies of the two files, compile one, and return a folder to run in."""
+    """Follow the steps in copies of the two files, compile one, and return a folder to run with."""
     folder = tmp_path_factory.mktemp("new_loss")
     package = folder / "topkopt" / "losses"
     package.mkdir(parents=True)
@@ -68,8 +68,10 @@ def changed(tmp_path_factory):
         "topkopt.losses.binary": str(library),
         "topkopt.reference.losses": str(folder / "losses.py"),
     }
-    (folder / "with_new_loss.py").write_text(PLUGIN.format(replaced=replaced), "utf-8")
-    return folder
+    # The plugin is apart from the folder topkopt, which would hide an installation of the library.
+    plugin = tmp_path_factory.mktemp("plugin")
+    (plugin / "with_new_loss.py").write_text(PLUGIN.format(replaced=replaced), "utf-8")
+    return plugin
 
 
 def in_changed(folder, *command):

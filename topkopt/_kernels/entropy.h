@@ -114,10 +114,10 @@ TK_INLINE void tk_add_chunk(const tk_terms *terms, ptrdiff_t blocks, double cap,
 }
 
 /* IN b, OUT w = V(b - t) or e^(b - t); returns the totals of the first `counted`. */
-TK_DISPATCH(tk_totals, tk_entropy_pass,
-            (const double *b, double t, double cap, double *w, ptrdiff_t n, ptrdiff_t counted,
-             int exponential),
-            (b, t, cap, w, n, counted, exponential))
+TK_DISPATCH_AS_IS(tk_totals, tk_entropy_pass,
+                  (const double *b, double t, double cap, double *w, ptrdiff_t n, ptrdiff_t counted,
+                   int exponential),
+                  (b, t, cap, w, n, counted, exponential))
 {
     double x[TK_CHUNK], y[TK_CHUNK];
     tk_terms terms;
@@ -181,9 +181,10 @@ TK_INLINE double tk_v_moved(double w, double r)
 }
 
 /* IN OUT w, which becomes V(V^-1(w) + r), |r| small, or w e^r. */
-TK_DISPATCH(tk_totals, tk_entropy_move,
-            (double *w, double r, double cap, ptrdiff_t n, ptrdiff_t counted, int exponential),
-            (w, r, cap, n, counted, exponential))
+TK_DISPATCH_AS_IS(tk_totals, tk_entropy_move,
+                  (double *w, double r, double cap, ptrdiff_t n, ptrdiff_t counted,
+                   int exponential),
+                  (w, r, cap, n, counted, exponential))
 {
     double y[TK_CHUNK];
     tk_terms terms;

@@ -72,7 +72,7 @@ cdef inline double middle(double a, double b, double c) noexcept nogil:
     return max(min(a, b), min(max(a, b), c))
 
 
-cdef inline double breakpoint_inside(const OpenList* row, Py_ssize_t j, double left,
+cdef inline double breakpoint_inside(OpenList row, Py_ssize_t j, double left,
                                      double right) noexcept nogil:
     # Returns the t between left and right at which an open entry reaches or leaves a bound.
     cdef double b = row.entries[j], lo = 0.0 if row.shared else row.lo[j]
@@ -107,24 +107,25 @@ cdef Py_ssize_t settle_each(const double* entries, double* b, double* lo, double
     return kept
 
 
-cdef inline void settle(OpenList* row, double left, double right, Settled* settled) noexcept nogil:
-    # Shortens the list to the entries that remain open if the root is between left and right.
-    cdef Py_ssize_t n_free, n_upper
+cdef inline Py_ssize_t settle(OpenList row, double left, double right,
+                              Settled* settled) noexcept nogil:
+    # Writes the entries that remain open if the root is between left and right to `kept`, and
+    # returns their number. (The list is passed by value, so that its fields stay in registers.)
+    cdef Py_ssize_t kept, n_free, n_upper
     cdef double sum_free
-    if row.shared:
-        row.n = settle_shared(row.entries, row.n, row.cap, left, right, &n_free, &n_upper,
-                              &sum_free, row.kept)
-        if n_upper > 0:  # Without this, an infinite cap times 0 would be NaN.
-            settled.total += n_upper * row.cap
-        settled.sum_free += sum_free
-        settled.n_upper += n_upper
-        settled.n_free += n_free
-    else:
-        row.n = settle_each(row.entries, row.kept, row.lo, row.hi, row.n, left, right, settled)
-    row.entries = row.kept
+    if not row.shared:
+        return settle_each(row.entries, row.kept, row.lo, row.hi, row.n, left, right, settled)
+    kept = settle_shared(row.entries, row.n, row.cap, left, right, &n_free, &n_upper, &sum_free,
+                         row.kept)
+    if n_upper > 0:  # Without this, an infinite cap times 0 would be NaN.
+        settled.total += n_upper * row.cap
+    settled.sum_free += sum_free
+    settled.n_upper += n_upper
+    settled.n_free += n_free
+    return kept
 
 
-cdef inline double clipped_at(const OpenList* row, double t, Py_ssize_t* n_free,
+cdef inline double clipped_at(OpenList row, double t, Py_ssize_t* n_free,
                               Py_ssize_t* n_upper) noexcept nogil:
     # Returns the sum of clip(b - t, lo, hi) over the list, and adds to the two counts.
     if row.shared:
@@ -153,7 +154,7 @@ cdef inline double fix_variables(OpenList row, double total, double slope, doubl
     while True:
         n_free = settled.n_free
         n_upper = settled.n_upper
-        excess = clipped_at(&row, t, &n_free, &n_upper)
+        excess = clipped_at(row, t, &n_free, &n_upper)
         excess += settled.total + (settled.sum_free - settled.n_free * t) - slope * t
         rate = n_free + slope
         root = t + excess / rate if rate > 0 else INFINITY
@@ -179,7 +180,8 @@ cdef inline double fix_variables(OpenList row, double total, double slope, doubl
         use_root = left < root < right and (steps < NEWTON_STEPS or steps % 2)
         # A long list is shortened once an eighth of it, at most, would remain.
         if not use_root or (row.n > SHORT and 8 * n_settled >= 7 * row.n):
-            settle(&row, left, right, &settled)
+            row.n = settle(row, left, right, &settled)
+            row.entries = row.kept
             if row.n == 0 and settled.n_free + slope > 0:
                 return (settled.total + settled.sum_free) / (settled.n_free + slope)
         if use_root:
@@ -189,9 +191,9 @@ cdef inline double fix_variables(OpenList row, double total, double slope, doubl
             continue
         piece_free = -1
         if row.n > 0:
-            t = middle(breakpoint_inside(&row, 0, left, right),
-                       breakpoint_inside(&row, row.n // 2, left, right),
-                       breakpoint_inside(&row, row.n - 1, left, right))
+            t = middle(breakpoint_inside(row, 0, left, right),
+                       breakpoint_inside(row, row.n // 2, left, right),
+                       breakpoint_inside(row, row.n - 1, left, right))
         if row.n == 0 or not left < t < right:
             # The function is flat at zero, or the bracket is down to neighbouring numbers, or the
             # bounds of an entry are so near to each other that it jumps at an end of the bracket.
