@@ -1,8 +1,14 @@
 """Settings that all tests share."""
 
+import os
 import signal
 import time
 
+# The tests run on all cores already, and BLAS threads that wait for each other would only stand in
+# their way. The libraries look at this when NumPy is imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import matplotlib.image
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
@@ -26,6 +32,17 @@ def pytest_addoption(parser):
         "--fuzz-seconds", type=float, default=60.0, help="how long each fuzzer runs (60)"
     )
     parser.addoption("--fuzz-seed", type=int, default=0, help="the first seed of each fuzzer (0)")
+
+
+@pytest.fixture
+def is_drawn():
+    """Return a function that says whether a picture shows more than its background."""
+
+    def look(path):
+        pixels = matplotlib.image.imread(path)[..., :3]
+        return np.any(pixels != pixels[0, 0], axis=-1).mean() > 0.01
+
+    return look
 
 
 @pytest.fixture

@@ -426,10 +426,13 @@ def blas_threads():
 
 
 def test_small_products_run_on_one_thread():
-    before = blas_threads()
+    from threadpoolctl import threadpool_limits
+
     seen = []
-    solve(X, Y, "softmax", callback=lambda state: seen.append(blas_threads()))
-    assert seen[0] == {1}
-    assert blas_threads() == before
-    with threads_for(1e10):
+    with threadpool_limits(2, "blas"):
+        before = blas_threads()
+        solve(X, Y, "softmax", callback=lambda state: seen.append(blas_threads()))
+        assert seen[0] == {1}
         assert blas_threads() == before
+        with threads_for(1e10):
+            assert blas_threads() == before

@@ -42,7 +42,7 @@ def run(*command, **options):
 
 @pytest.fixture(scope="module")
 def changed(tmp_path_factory):
-    """Follow the steps in copies of the two files, compile one, and return a folder to run in."""
+    """Follow the steps in copies of the two files, compile one, and return a folder to run with."""
     compiler = (sysconfig.get_config_var("CC") or "none").split()
     if importlib.util.find_spec("Cython") is None or shutil.which(compiler[0]) is None:
         pytest.skip("Cython or the compiler of this Python is not installed")
@@ -65,7 +65,7 @@ def changed(tmp_path_factory):
         *[part for directive in directives for part in ("-X", directive)],
     )
     run(
-        *[*compiler, "-shared", "-fPIC", "-O1", "-w"],
+        *[*compiler, "-shared", "-fPIC", "-O0", "-w"],
         *["-I", sysconfig.get_path("include"), "-I", str(ROOT / "topkopt" / "_kernels")],
         *[str(package / "binary.c"), "-o", str(library), "-lm"],
     )
@@ -73,8 +73,10 @@ def changed(tmp_path_factory):
         "topkopt.losses.binary": str(library),
         "topkopt.reference.losses": str(folder / "losses.py"),
     }
-    (folder / "with_new_loss.py").write_text(PLUGIN.format(replaced=replaced), "utf-8")
-    return folder
+    # The plugin is apart from the folder topkopt, which would hide an installation of the library.
+    plugin = tmp_path_factory.mktemp("plugin")
+    (plugin / "with_new_loss.py").write_text(PLUGIN.format(replaced=replaced), "utf-8")
+    return plugin
 
 
 def in_changed(folder, *command):

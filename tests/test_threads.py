@@ -38,7 +38,7 @@ def test_same_bits_again(op):
     np.testing.assert_array_equal(run(op, x), run(op, x))
 
 
-def slow_input(op, seconds=0.2):
+def slow_input(op, seconds=0.03):
     """Return an input that keeps the kernel busy for a while."""
     x = np.random.default_rng(6).standard_normal((200, 300))
     while True:
@@ -49,13 +49,21 @@ def slow_input(op, seconds=0.2):
         x = np.concatenate([x, x])
 
 
-@everything
-def test_gil_is_released(op):
-    """Another thread keeps counting while the kernel runs; with the GIL held it would stand."""
-    x = slow_input(op)
+def longest_pause(op, x):
+    """Return for which share of the time a thread that counts has to stop while the kernel runs."""
     worker = threading.Thread(target=run, args=(op, x))
     ticks = [time.perf_counter()]
     worker.start()
     while worker.is_alive():
         ticks.append(time.perf_counter())
-    assert np.diff(ticks).max() < 0.5 * (ticks[-1] - ticks[0])
+    return np.diff(ticks).max() / (ticks[-1] - ticks[0])
+
+
+@everything
+def test_gil_is_released(op):
+    """Another thread goes on while the kernel runs. With the GIL held it never could.
+
+    A busy machine may stop it too, but not every time.
+    """
+    x = slow_input(op)
+    assert any(longest_pause(op, x) < 0.5 for _ in range(20))

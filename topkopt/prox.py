@@ -14,7 +14,8 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from topkopt._kernels.entropy import prox_entropy_rows, prox_topk_entropy_rows
+from topkopt._kernels.entropy import prox_entropy_rows
+from topkopt._kernels.topk_entropy import prox_topk_entropy_rows
 from topkopt._validation import Rows, as_rows, check_k, check_scalar
 
 __all__ = ["prox_entropy_simplex", "prox_topk_entropy"]

@@ -12,6 +12,24 @@
 
 #include "lambert.h"
 
+/* A dozen steps towards a root is already exceptional. After so many patient ones the bracket is
+ * halved instead, and the last bound only guards against an endless loop. */
+#define TK_PATIENT_STEPS 20
+#define TK_MAX_STEPS 200
+/* Short steps in a row. The second or third is already below rounding. */
+#define TK_MAX_MOVES 4
+/* Guesses of a threshold in single precision, which end early when they change t by less than the
+ * second number, and fail where the sum is below the third. */
+#define TK_GUESSES 2
+#define TK_GOOD_GUESS 0.01
+#define TK_TINY 1e-30
+/* Moving values over such a distance r leaves a relative error r^4/72 < 1e-16, as said above. */
+#define TK_SHORT_STEP 3e-4
+/* Steps converge at least quadratically: after one this short the next would be below rounding. */
+#define TK_LAST_STEP 1e-8
+/* So small a quadratic term changes no digit of a solution of sum 1: V(t) is e^t. */
+#define TK_NO_ALPHA (DBL_EPSILON / 8)
+
 /* Over the elements below the cap: sum w, sum w', sum w w' and sum w'' (derivatives in b); how many
  * are not below. */
 typedef struct {
@@ -96,10 +114,10 @@ TK_INLINE void tk_add_chunk(const tk_terms *terms, ptrdiff_t blocks, double cap,
 }
 
 /* IN b, OUT w = V(b - t) or e^(b - t); returns the totals of the first `counted`. */
-TK_DISPATCH(tk_totals, tk_entropy_pass,
-            (const double *b, double t, double cap, double *w, ptrdiff_t n, ptrdiff_t counted,
-             int exponential),
-            (b, t, cap, w, n, counted, exponential))
+TK_DISPATCH_AS_IS(tk_totals, tk_entropy_pass,
+                  (const double *b, double t, double cap, double *w, ptrdiff_t n, ptrdiff_t counted,
+                   int exponential),
+                  (b, t, cap, w, n, counted, exponential))
 {
     double x[TK_CHUNK], y[TK_CHUNK];
     tk_terms terms;
@@ -163,9 +181,10 @@ TK_INLINE double tk_v_moved(double w, double r)
 }
 
 /* IN OUT w, which becomes V(V^-1(w) + r), |r| small, or w e^r. */
-TK_DISPATCH(tk_totals, tk_entropy_move,
-            (double *w, double r, double cap, ptrdiff_t n, ptrdiff_t counted, int exponential),
-            (w, r, cap, n, counted, exponential))
+TK_DISPATCH_AS_IS(tk_totals, tk_entropy_move,
+                  (double *w, double r, double cap, ptrdiff_t n, ptrdiff_t counted,
+                   int exponential),
+                  (w, r, cap, n, counted, exponential))
 {
     double y[TK_CHUNK];
     tk_terms terms;

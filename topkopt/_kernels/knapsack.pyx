@@ -1,10 +1,14 @@
 """Continuous quadratic knapsacks by variable fixing.
 
 Solve    min_x 1/2 |x - b|^2 + bias/2 <1,x>^2   s.t.  lo <= x <= hi,  <1,x> = r  (or <= r).
-The solution is  x = clip(b - t, lo, hi), with t the root of a decreasing piecewise linear function.
+The solution is  x = clip(b - t, lo, hi),  with t the root of the decreasing function
+    sum_j clip(b_j - t, lo_j, hi_j) - total - slope t,                                          (1)
+which is piecewise linear. If the sum is r, slope = 0 and total = r; if it is less, slope = 1/bias
+and total = 0.
 
 The root is bracketed; an entry whose clip no longer depends on where in the bracket the root is
-leaves the list for good (Kiwiel 2008), so the work is a few passes over ever shorter lists.
+leaves the list for good (Kiwiel 2008), so the work is a few passes over ever shorter lists. The
+readable twin is reference/knapsack.py.
 """
 from libc.float cimport DBL_EPSILON
 from libc.math cimport INFINITY, NAN, fabs
@@ -15,11 +19,22 @@ from topkopt._kernels.select cimport (Threshold, clip_row, clipped_sum, gather_a
                                       strided_maxima)
 
 cdef enum:
-    PARTS = 32         # of a row, whose maxima give a lower bound on its threshold
-    FAR = 16           # totals between the largest entry and the root
-    SHORT = 64         # lists that are read again faster than they are shortened
-    NEWTON_STEPS = 8   # then every other step is a pivot, so that the list shrinks geometrically
-    REBASES = 4        # from a guess far off to one edge of a plateau, the other, and its middle
+    # The maxima of parts of a row give a lower bound on its threshold. Their number is a multiple
+    # of this, as strided_maxima wants it.
+    PARTS = 32
+    # Where the root is more than so many totals from the shift, entries have lost digits of x.
+    FAR = 16
+    # Up to this length, reading a list once more is faster than shortening it.
+    SHORT = 64
+    # After so many Newton steps every other step is to a breakpoint in the middle of the list, so
+    # that the list shrinks geometrically.
+    NEWTON_STEPS = 8
+    # The shift is moved at most so many times: from a guess far off to one edge of a plateau, to
+    # the other, and to its middle.
+    REBASES = 4
+
+# Sums of caps that differ by no more than this share of them are equal up to rounding.
+cdef double ROUNDING = 4 * DBL_EPSILON
 
 
 cdef extern from "knapsack.h" nogil:
@@ -33,9 +48,21 @@ cdef extern from "knapsack.h" nogil:
                              double* kept)
 
 
+# The entries whose place is still open, and their bounds. They are shared, which means that they
+# are 0 and cap for all entries, or each entry has its own in lo and hi.
+cdef struct OpenList:
+    const double* entries
+    Py_ssize_t n
+    bint shared
+    double cap
+    double* lo
+    double* hi
+    double* kept        # where the entries go when the list is shortened; may be entries
+
+
 # What is known of the entries that have left the list.
 cdef struct Settled:
-    double total        # the sum of the bounds that entries sit at, less the wanted total
+    double total        # the sum of the bounds that entries sit at, minus the wanted total
     double sum_free     # the sum of b over the entries between their bounds
     Py_ssize_t n_free
     Py_ssize_t n_upper
@@ -45,15 +72,18 @@ cdef inline double middle(double a, double b, double c) noexcept nogil:
     return max(min(a, b), min(max(a, b), c))
 
 
-cdef inline double breakpoint_inside(double b, double lo, double hi,
-                                     double left, double right) noexcept nogil:
-    return b - lo if left < b - lo < right else b - hi
+cdef inline double breakpoint_inside(OpenList row, Py_ssize_t j, double left,
+                                     double right) noexcept nogil:
+    # Returns the t between left and right at which an open entry reaches or leaves a bound.
+    cdef double b = row.entries[j], lo = 0.0 if row.shared else row.lo[j]
+    return b - lo if left < b - lo < right else b - (row.cap if row.shared else row.hi[j])
 
 
 cdef Py_ssize_t settle_each(const double* entries, double* b, double* lo, double* hi,
                             Py_ssize_t n, double left, double right,
                             Settled* settled) noexcept nogil:
-    # OUT b, lo, hi: what remains open, in place or not; returns how many. No branches: which
+    # The root is between left and right. OUT b (may be entries); INOUT lo, hi: the entries that
+    # remain open, and their bounds; returns their number. There are no branches, because which
     # entries settle is as good as random to the processor.
     cdef Py_ssize_t j, kept = 0
     cdef double v, low, high, zero = 0.0
@@ -77,52 +107,54 @@ cdef Py_ssize_t settle_each(const double* entries, double* b, double* lo, double
     return kept
 
 
-cdef Py_ssize_t settle(const double* entries, double* b, double* lo, double* hi, Py_ssize_t step,
-                       Py_ssize_t n, double left, double right, Settled* settled) noexcept nogil:
+cdef inline Py_ssize_t settle(OpenList row, double left, double right,
+                              Settled* settled) noexcept nogil:
+    # Writes the entries that remain open if the root is between left and right to `kept`, and
+    # returns their number. (The list is passed by value, so that its fields stay in registers.)
     cdef Py_ssize_t kept, n_free, n_upper
     cdef double sum_free
-    if step:
-        return settle_each(entries, b, lo, hi, n, left, right, settled)
-    kept = settle_shared(entries, n, hi[0], left, right, &n_free, &n_upper, &sum_free, b)
-    if n_upper > 0:  # hi may be infinite
-        settled.total += n_upper * hi[0]
+    if not row.shared:
+        return settle_each(row.entries, row.kept, row.lo, row.hi, row.n, left, right, settled)
+    kept = settle_shared(row.entries, row.n, row.cap, left, right, &n_free, &n_upper, &sum_free,
+                         row.kept)
+    if n_upper > 0:  # Without this, an infinite cap times 0 would be NaN.
+        settled.total += n_upper * row.cap
     settled.sum_free += sum_free
     settled.n_upper += n_upper
     settled.n_free += n_free
     return kept
 
 
-cdef inline double fix_variables(const double* entries, double* b, double* lo, double* hi,
-                                 Py_ssize_t step, Py_ssize_t n, double total, double slope,
-                                 double guess, Py_ssize_t enough) noexcept nogil:
-    # IN entries. TEMP b (may be entries), lo, hi. step = 0: the bounds of all entries are 0 and
-    # hi[0].
-    # guess: where to start, NaN for the root of the piece on which every entry is free.
-    # enough: a lower bound of the root will do once so few entries lie above it; -1 for the root.
-    # Every comparison is of t with a breakpoint b - lo or b - hi, rounded the same way each time,
-    # so that an entry that is not settled always has a breakpoint strictly inside the bracket.
-    # A piece of the function is told by how many entries are free and how many sit at hi: both
-    # "free or at hi" and "at hi" shrink as t grows, so equal counts mean equal sets.
+cdef inline double clipped_at(OpenList row, double t, Py_ssize_t* n_free,
+                              Py_ssize_t* n_upper) noexcept nogil:
+    # Returns the sum of clip(b - t, lo, hi) over the list, and adds to the two counts.
+    if row.shared:
+        return clipped_shared(row.entries, row.cap, row.n, t, n_free, n_upper)
+    return clipped_each(row.entries, row.lo, row.hi, row.n, t, n_free, n_upper)
+
+
+cdef inline double fix_variables(OpenList row, double total, double slope, double guess,
+                                 Py_ssize_t enough) noexcept nogil:
+    # Returns the root of (1). IN guess: where to start, NaN for the root of the piece on which
+    # every entry is free; enough: a lower bound of the root will do once so few entries lie above
+    # it, -1 for the root itself. TEMP the memory of the list. Every comparison is of t with a
+    # breakpoint b - lo or b - hi, rounded the same way each time, so that an entry that is not
+    # settled always has a breakpoint strictly inside the bracket. A piece of the function is told
+    # by how many entries are free and how many sit at hi: both "free or at hi" and "at hi" shrink
+    # as t grows, so equal counts mean equal sets.
     cdef double left = -INFINITY, right = INFINITY, excess, rate, t = guess, root
-    cdef double size = fabs(total) if slope == 0.0 else 0.0     # of the solution
-    cdef Py_ssize_t n_free, n_upper, n_settled, piece_free = n, piece_upper = 0, steps = 0
+    cdef double size = fabs(total) if slope == 0.0 else 0.0  # of the solution
+    cdef Py_ssize_t n_free, n_upper, n_settled, piece_free = row.n, piece_upper = 0, steps = 0
     cdef bint use_root
-    cdef Settled settled
-    settled.total = -total
-    settled.sum_free = 0.0
-    settled.n_free = 0
-    settled.n_upper = 0
+    cdef Settled settled = Settled(-total, 0.0, 0, 0)
     if t != t:
-        t = (row_sum(entries, n) - total) / (n + slope)
+        t = (row_sum(row.entries, row.n) - total) / (row.n + slope)
     else:
         piece_free = -1
     while True:
         n_free = settled.n_free
         n_upper = settled.n_upper
-        if step == 0:
-            excess = clipped_shared(entries, hi[0], n, t, &n_free, &n_upper)
-        else:
-            excess = clipped_each(entries, lo, hi, n, t, &n_free, &n_upper)
+        excess = clipped_at(row, t, &n_free, &n_upper)
         excess += settled.total + (settled.sum_free - settled.n_free * t) - slope * t
         rate = n_free + slope
         root = t + excess / rate if rate > 0 else INFINITY
@@ -132,23 +164,25 @@ cdef inline double fix_variables(const double* entries, double* b, double* lo, d
             if n_free + n_upper <= enough:
                 return t
             left = t
-            n_settled = n - (n_free - settled.n_free) - (n_upper - settled.n_upper)
+            n_settled = row.n - (n_free - settled.n_free) - (n_upper - settled.n_upper)
         else:
             right = t
             n_settled = n_upper - settled.n_upper
-        # On the piece of the last step, up to its rounding; a step from far off is to be repeated.
+        # The last step has ended on the piece it was computed for, up to rounding. One that came
+        # from far off has the rounding of where it came from, and is repeated.
         if (n_free == piece_free and n_upper == piece_upper
                 and fabs(root - t) <= 16 * DBL_EPSILON * (fabs(t) + fabs(root) + size)):
             return root
 
         steps += 1
-        if rate == 0.0 and step == 0 and steps < NEWTON_STEPS:
-            root = leave_plateau(entries, hi[0], n, t, excess)
+        if rate == 0.0 and row.shared and steps < NEWTON_STEPS:
+            root = leave_plateau(row.entries, row.cap, row.n, t, excess)
         use_root = left < root < right and (steps < NEWTON_STEPS or steps % 2)
-        if not use_root or (n > SHORT and 8 * n_settled >= 7 * n):
-            n = settle(entries, b, lo, hi, step, n, left, right, &settled)
-            entries = b
-            if n == 0 and settled.n_free + slope > 0:
+        # A long list is shortened once an eighth of it, at most, would remain.
+        if not use_root or (row.n > SHORT and 8 * n_settled >= 7 * row.n):
+            row.n = settle(row, left, right, &settled)
+            row.entries = row.kept
+            if row.n == 0 and settled.n_free + slope > 0:
                 return (settled.total + settled.sum_free) / (settled.n_free + slope)
         if use_root:
             t = root
@@ -156,42 +190,41 @@ cdef inline double fix_variables(const double* entries, double* b, double* lo, d
             piece_upper = n_upper
             continue
         piece_free = -1
-        if n > 0:
-            t = middle(
-                breakpoint_inside(b[0], lo[0], hi[0], left, right),
-                breakpoint_inside(b[n // 2], lo[n // 2 * step], hi[n // 2 * step], left, right),
-                breakpoint_inside(b[n - 1], lo[(n - 1) * step], hi[(n - 1) * step], left, right))
-        if n == 0 or not left < t < right:
+        if row.n > 0:
+            t = middle(breakpoint_inside(row, 0, left, right),
+                       breakpoint_inside(row, row.n // 2, left, right),
+                       breakpoint_inside(row, row.n - 1, left, right))
+        if row.n == 0 or not left < t < right:
             # The function is flat at zero, or the bracket is down to neighbouring numbers, or the
             # bounds of an entry are so near to each other that it jumps at an end of the bracket.
-            if right == INFINITY or (n == 0 and left > -INFINITY
-                                     and settled.total < -4 * DBL_EPSILON * fabs(total)):
+            if right == INFINITY or (row.n == 0 and left > -INFINITY
+                                     and settled.total < -ROUNDING * fabs(total)):
                 return left
             return right
 
 
 cdef double fix_boxed(double* b, double* lo, double* hi, Py_ssize_t n,
                       double total, double slope) noexcept nogil:
-    return fix_variables(b, b, lo, hi, 1, n, total, slope, NAN, -1)
+    return fix_variables(OpenList(b, n, False, INFINITY, lo, hi, b), total, slope, NAN, -1)
 
 
 cdef double fix_capped(const double* b, Py_ssize_t n, double cap, double total, double slope,
                        double guess, double* temp, Py_ssize_t enough=-1) noexcept nogil:
-    # TEMP temp: n doubles (may be b)
-    cdef double zero = 0.0
-    return fix_variables(b, temp, &zero, &cap, 0, n, total, slope, guess, enough)
+    # Returns the root of (1) for the bounds 0 and cap. TEMP temp: n doubles (may be b)
+    return fix_variables(OpenList(b, n, True, cap, NULL, NULL, temp), total, slope, guess, enough)
 
 
 cdef Py_ssize_t gather_candidates(const real* b, Py_ssize_t n, double cap, double total,
                                   double slope, double* kept, Threshold* lower) noexcept nogil:
-    # OUT kept: a short superset of the entries above the root, minus the largest of all.
-    # OUT lower: a bound on the root and on the kept entries; its shift is the largest entry.
-    # TEMP kept[n:2 n]. The root of any subset is a lower bound, that of the maxima of parts is
-    # nearly tight.
+    # OUT kept: a short superset of the entries above the root, minus the largest of all; returns
+    # their number. OUT lower: a bound on the root and on the kept entries; its shift is the largest
+    # entry. TEMP kept[n:2 n]
+    # With fewer entries the sum in (1) is smaller, so the root of any subset is a lower bound. That
+    # of the maxima of parts is nearly tight, as these are most of the largest entries.
     cdef Py_ssize_t m, n_peaks, parts = PARTS
     cdef double* peaks = kept + n
     lower.offset = -INFINITY
-    if total > cap:     # twice as many as must be positive, and a multiple of PARTS
+    if total > cap:  # At least total / cap entries are positive, so take twice as many parts.
         parts += <Py_ssize_t>(2 * min(total / cap, <double>n)) // PARTS * PARTS
     if 4 * parts > n:
         lower.shift = row_max(b, n)
@@ -207,19 +240,21 @@ cdef Py_ssize_t gather_candidates(const real* b, Py_ssize_t n, double cap, doubl
     if slope > 0.0 or m * cap > total:
         lower.offset = fix_capped(kept, m, cap, total + slope * lower.shift, slope, NAN, kept,
                                   m // 2)
-        # to lose no entry
+        # The bound is known up to rounding, and no entry may be lost.
         lower.offset -= 2 * DBL_EPSILON * (fabs(lower.shift) + fabs(lower.offset))
     return gather_below_peaks(b, n, peaks, lower.shift + lower.offset, lower.shift, kept)
 
 
 cdef Threshold threshold_anywhere(const real* b, Py_ssize_t n, double cap, double total,
                                   double slope, double* work, Py_ssize_t* n_kept) noexcept nogil:
-    # Root of sum_j clip(b_j - t, 0, cap) = total + slope t. OUT work, n_kept: see capped_threshold
+    # Returns the root of (1) for the bounds 0 and cap, wherever it is. OUT work, n_kept: as in
+    # capped_threshold
     cdef Threshold t
     cdef double offset
     n_kept[0] = gather_candidates(b, n, cap, total, slope, work, &t)
     offset = fix_capped(work, n_kept[0], cap, total + slope * t.shift, slope, NAN, work + n)
-    # Where the kept entries all reach the cap any smaller root would do for them.
+    # Where the kept entries all reach the cap, any smaller root would do for them, but not for the
+    # others.
     t.offset = max(offset, t.offset)
     return t
 
@@ -227,19 +262,22 @@ cdef Threshold threshold_anywhere(const real* b, Py_ssize_t n, double cap, doubl
 cdef bint threshold_near(const real* b, Py_ssize_t n, double cap, double total, double guess,
                          double doubt, double* work, Py_ssize_t* n_kept,
                          Threshold* t) noexcept nogil:
-    # Looks only at the entries from a little below a guess of the root, and relative to it.
-    # Returns whether these were enough. OUT t, work, n_kept: as in capped_threshold
-    # Of short rows all entries: those that settle early cost less than a second search.
+    # Looks only at the entries from a little below a guess of the root, and relative to it. Returns
+    # whether these were enough. IN doubt: the rounding that the guess may have. OUT t, work,
+    # n_kept: as in capped_threshold
+    # Of short rows most entries are looked at: entries that settle early cost less than a second
+    # search.
     cdef double short_way = min(cap, total)
     cdef double margin = max(doubt, 0.5 * short_way if n > SHORT else FAR * total)
     cdef int _
     for _ in range(REBASES):
         t.shift = guess
         n_kept[0] = gather_above(b, n, guess - margin, guess, work)
-        if n_kept[0] * cap < total * (1.0 - 4 * DBL_EPSILON):
+        if n_kept[0] * cap < total * (1.0 - ROUNDING):
             return False
-        if n_kept[0] * cap <= total * (1.0 + 4 * DBL_EPSILON):
-            # All of them are at the cap, and not by a hair.
+        if n_kept[0] * cap <= total * (1.0 + ROUNDING):
+            # All of them are at the cap. A quarter of a cap below the edge of that plateau, they
+            # stay there when the row changes a little.
             t.offset = min(0.0, leave_plateau(work, cap, n_kept[0], -INFINITY, 0.0) - 0.25 * cap)
         else:
             t.offset = fix_capped(work, n_kept[0], cap, total, 0.0, 0.0, work + n)
@@ -247,7 +285,7 @@ cdef bint threshold_near(const real* b, Py_ssize_t n, double cap, double total, 
             return False
         if fabs(t.offset) <= short_way:
             break
-        guess += t.offset   # relative to a guess so far off, entries lost digits
+        guess += t.offset  # Relative to a guess so far off, entries lost digits.
     return True
 
 
@@ -261,12 +299,13 @@ cdef Threshold capped_threshold(const real* b, Py_ssize_t n, double cap, double 
         t = threshold_anywhere(b, n, cap, total, 0.0, work, n_kept)
         if -t.offset > far:
             # Entries far below the largest lost digits when that was subtracted, and so did their
-            # sums: values depend on these. On a plateau its upper end is near to what matters.
+            # sums, on which x depends. So the search is repeated near the root it found. On a
+            # plateau that is the upper end, which is near to the entries at the cap.
             n_free = n_upper = 0
             clipped_shared(work, cap, n_kept[0], t.offset, &n_free, &n_upper)
-            if n_free == 0 and fabs(n_upper * cap - total) <= 4 * DBL_EPSILON * total:
+            if n_free == 0 and fabs(n_upper * cap - total) <= ROUNDING * total:
                 t.offset = max(t.offset, leave_plateau(work, cap, n_kept[0], t.offset, 0.0))
-            doubt = 4 * DBL_EPSILON * (fabs(t.shift) + fabs(t.offset))
+            doubt = ROUNDING * (fabs(t.shift) + fabs(t.offset))
             if threshold_near(b, n, cap, total, t.shift + t.offset, doubt, work, n_kept, &near):
                 t = near
             else:
@@ -288,9 +327,13 @@ cdef Threshold knapsack_threshold(const real* b, Py_ssize_t n, double lo, double
                                   double* work) noexcept nogil:
     cdef Threshold t, full
     cdef Py_ssize_t m
-    cdef double cap = hi - lo, spare = total - n * lo, enough = 1.0 - 4 * DBL_EPSILON
+    # In terms of x - lo, the bounds are 0 and cap, and the sum is at most `spare`. It is `spare` if
+    # the problem is tight, which is certain if the sum at the smallest possible t says so. With a
+    # start it is faster to search and see.
+    cdef double cap = hi - lo, spare = total - n * lo, enough = 1.0 - ROUNDING
     cdef bint tight = equality or n * hi >= total * enough, certain = tight and start == NULL
-    full.shift = 0.0                    # the smallest t at which the sum may be total
+    # By stationarity t >= bias <1,x>, so this is the smallest t at which the sum may be total.
+    full.shift = 0.0
     full.offset = bias * total + lo
     if certain and not equality:
         tight = clipped_sum(b, n, full, cap) >= spare * enough
@@ -303,11 +346,11 @@ cdef Threshold knapsack_threshold(const real* b, Py_ssize_t n, double lo, double
         t.offset -= lo
         if equality or t.shift + t.offset >= bias * total:
             return t
-        if certain:     # a smaller t has the same sum, so there is a plateau in between
+        if certain:  # A smaller t has the same sum, so there is a plateau in between.
             full.offset -= lo
             return full
     if bias > 0.0:
-        # The sum stays below total and is t / bias.
+        # The sum stays below total, and t = bias <1,x>: it is the root with slope 1/bias.
         t = threshold_anywhere(b, n, cap, -lo / bias - n * lo, 1.0 / bias, work, &m)
         t.offset -= lo
     else:
@@ -318,7 +361,8 @@ cdef Threshold knapsack_threshold(const real* b, Py_ssize_t n, double lo, double
 
 cdef Py_ssize_t load_boxed(const real* b, const double* lo, const double* hi, Py_ssize_t n,
                            double shift, double* work) noexcept nogil:
-    # OUT work: shifted finite entries, their lower and their upper bounds, n apart
+    # OUT work: the finite entries minus shift, and n and 2 n behind them their lower and their
+    # upper bounds. Returns the number of finite entries.
     cdef Py_ssize_t j, m = 0
     for j in range(n):
         if b[j] > -INFINITY:
@@ -332,8 +376,8 @@ cdef Py_ssize_t load_boxed(const real* b, const double* lo, const double* hi, Py
 cdef Threshold rebased_threshold(const real* b, const double* lo, const double* hi, Py_ssize_t n,
                                  double total, double slope, double size,
                                  double* work) noexcept nogil:
-    # Root of sum_j clip(b_j - t, lo_j, hi_j) = total + slope t, over the finite entries. Relative
-    # to a shift many sizes off, entries have lost digits of the solution.
+    # Returns the root of (1) over the finite entries. Relative to a shift that is many sizes off,
+    # entries have lost digits of the solution: then the root becomes the shift of another search.
     cdef Threshold t
     cdef Py_ssize_t m
     cdef int i
@@ -351,7 +395,8 @@ cdef Threshold rebased_threshold(const real* b, const double* lo, const double* 
 cdef Threshold boxed_threshold(const real* b, const double* lo, const double* hi, Py_ssize_t n,
                                double total, bint equality, double bias,
                                double* work) noexcept nogil:
-    # As knapsack_threshold, with bounds of its own for each entry. TEMP work: 3 n
+    # As knapsack_threshold, with bounds of its own for each entry. Entries of -inf sit at their
+    # lower bounds. TEMP work: 3 n
     cdef Threshold t
     cdef Py_ssize_t j
     cdef double at_lower = 0.0, most = 0.0, size = fabs(total)

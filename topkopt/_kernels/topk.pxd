@@ -22,9 +22,17 @@ cdef void project_topk_row(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, d
                            TopKKind kind, double bias, double* start,
                            double* work) noexcept nogil
 
-cdef extern from "topk.h" nogil:
-    # For up to four rows of m scores: h are the margins s_j - s_own + 1. OUT values (4): the
-    # largest <h,p> - smoothing/2 <p,p> over the top-k simplex of kind alpha and radius 1, for rows
-    # whose bit is set in what it returns. INOUT starts: START for each row. TEMP work: 4 m
-    int side_by_side(const double* s, const Py_ssize_t* own, Py_ssize_t n_rows, Py_ssize_t m,
-                     double k, double smoothing, double* starts, double* values, double* work)
+cdef extern from "topk_values.h" nogil:
+    # Up to four rows of scores behind each other, with the labels and the loss of all of them.
+    ctypedef struct ScoredRows:
+        const double* scores
+        const Py_ssize_t* labels
+        Py_ssize_t n_rows
+        Py_ssize_t n_classes
+        double k
+        double smoothing
+    # With h the margins s_j - s_label + 1 of a row. OUT values (4): the largest value of <h,p> -
+    # smoothing/2 <p,p> over the top-k simplex of kind alpha and radius 1, for the rows whose bit is
+    # set in what is returned. INOUT starts: two numbers for each row, as in project_topk_row. TEMP
+    # work: 4 n_classes
+    int side_by_side(const ScoredRows* rows, double* starts, double* values, double* work)

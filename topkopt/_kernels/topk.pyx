@@ -34,10 +34,18 @@ cdef enum:
 cdef extern from "topk.h" nogil:
     enum:
         TOPK_FAR
-    double cap_on_piece(double sum_upper, double n_upper, double sum_middle, double n_middle,
-                        double k, double bias, double t)
-    bint jump_along_path(const double* b, Py_ssize_t n, double k, double bias, double max_cap,
-                         double shift, double* offset, double* cap)
+    # The top-k cone with bias and caps u <= max_cap, for entries from which shift is subtracted.
+    ctypedef struct Cone "Cone_one":
+        double k
+        double bias
+        double max_cap
+        double shift
+    ctypedef struct Point "Point_one":
+        double offset
+        double cap
+    double cap_on_piece "cap_on_piece_one"(double sum_upper, double n_upper, double sum_middle,
+                                           double n_middle, const Cone* cone, double t)
+    bint jump_along_path(const double* b, Py_ssize_t n, const Cone* cone, Point* point)
 
 
 cdef double sum_above(const double* entries, Py_ssize_t m, double offset) noexcept nogil:
@@ -54,6 +62,7 @@ cdef Threshold follow_path(double* heap, Py_ssize_t m, Py_ssize_t k, double bias
     # shift, among them all that can be positive in x. OUT cap: u, which is 0 if x is. TEMP heap,
     # top (k entries).
     cdef Threshold t
+    cdef Cone cone = Cone(k, bias, INFINITY, shift)
     cdef Py_ssize_t j, left = k - 1, n_middle = 1
     cdef double sum_upper = 0.0, sum_middle, u, u_left, u_right
     t.shift = shift
@@ -67,7 +76,7 @@ cdef Threshold follow_path(double* heap, Py_ssize_t m, Py_ssize_t k, double bias
     while True:
         # U is top[:left] and M the next n_middle entries. The path ends on this piece at the u of
         # (3), unless M meets the least of U (at u_left) or the greatest of L (at u_right) before.
-        u = cap_on_piece(sum_upper, left, sum_middle, n_middle, k, bias, shift)
+        u = cap_on_piece(sum_upper, left, sum_middle, n_middle, &cone, shift)
         u_left = INFINITY
         u_right = INFINITY
         if left > 0 and n_middle > k - left:
@@ -93,11 +102,14 @@ cdef Threshold follow_path(double* heap, Py_ssize_t m, Py_ssize_t k, double bias
 cdef Threshold solve_cone(double* entries, Py_ssize_t m, Py_ssize_t k, double bias,
                           Threshold guess, double* temp, double* cap) noexcept nogil:
     # Solves for t and u without a radius: by jumps, then by the guess that no entry reaches its cap
-    # (t = bias s then), then along the path. INOUT cap: a guess of u, which
-    # becomes u. TEMP entries (m + ROOM), temp (m).
+    # (t = bias s then), then along the path. INOUT cap: a guess of u, which becomes u. TEMP entries
+    # (m + ROOM), temp (m).
     cdef Threshold t = guess
-    if jump_along_path(entries, pad_row(<const double*>entries, m, 0.0, entries), k, bias,
-                       INFINITY, t.shift, &t.offset, cap):
+    cdef Cone cone = Cone(k, bias, INFINITY, t.shift)
+    cdef Point point = Point(t.offset, cap[0])
+    if jump_along_path(entries, pad_row(<const double*>entries, m, 0.0, entries), &cone, &point):
+        t.offset = point.offset
+        cap[0] = point.cap
         return t
     t.offset = biased_offset(entries, m, t.shift, bias, temp)
     cap[0] = sum_above(entries, m, t.offset) / k
@@ -141,27 +153,29 @@ cdef bint project_by_jumps(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, d
                            double* work) noexcept nogil:
     # Returns whether the jumps came to rest; only then is x written. INOUT start: NULL, or the last
     # t - largest and u of this row; the first is NaN if there are none.
+    cdef Cone cone = Cone(k, bias, radius / k, largest)
+    cdef Point point
     cdef Threshold t
-    cdef double max_cap = radius / k, cap = min(max_cap, largest)
     cdef int _
-    t.shift = largest
-    t.offset = -2 * cap  # Without a start, guess that the largest entry exceeds t by 2 u.
     if start != NULL and start[0] == start[0]:
-        t.offset = start[0]
-        cap = start[1]
+        point = Point(start[0], start[1])
+    else:
+        # Without a start, guess that the largest entry exceeds t by 2 u.
+        point.cap = min(cone.max_cap, largest)
+        point.offset = -2 * point.cap
     for _ in range(REBASES):
-        if not jump_along_path(work, pad_row(b, n, t.shift, work), k, bias, max_cap,
-                               t.shift, &t.offset, &cap):
+        if not jump_along_path(work, pad_row(b, n, cone.shift, work), &cone, &point):
             return False
         # Entries far from the shift lost digits of x when it was subtracted.
-        if fabs(t.offset) <= TOPK_FAR * k * cap or cap == 0.0:
+        if fabs(point.offset) <= TOPK_FAR * k * point.cap or point.cap == 0.0:
             if start != NULL:
-                start[0] = (t.shift - largest) + t.offset
-                start[1] = cap if cap > 0.0 else max_cap
-            clip_row(b, x, n, t, 0.0, cap)
+                start[0] = (cone.shift - largest) + point.offset
+                start[1] = point.cap if point.cap > 0.0 else cone.max_cap
+            t = Threshold(cone.shift, point.offset)
+            clip_row(b, x, n, t, 0.0, point.cap)
             return True
-        t.shift += t.offset
-        t.offset = 0.0
+        cone.shift += point.offset
+        point.offset = 0.0
     return False
 
 

@@ -5,9 +5,15 @@ from topkopt._kernels.real cimport real
 cdef enum:
     WEIGHTED_WORK = 11
 
-# {x in zeta Perm(w), 0 <= zeta <= radius}; label: {x : (x, z) in that set for some z}.
-# IN w: the n_w > 0 positive weights, non-increasing; n_w <= n (label: n + 1). OUT x (may be b)
-# INOUT start: as in _knapsack.pxd
-cdef void project_weighted_row(const real* b, real* x, Py_ssize_t n, const double* w,
-                               Py_ssize_t n_w, double radius, bint label, double bias,
-                               double* start, double* work) noexcept nogil
+# {x in zeta Perm(w), 0 <= zeta <= radius}; label: {x : (x, z) in that set for some z}. The n_w > 0
+# weights are positive and non-increasing, and there are at most n of them (label: n + 1).
+cdef struct WeightedSet:
+    const double* w
+    Py_ssize_t n_w
+    double radius
+    bint label
+
+# min 1/2 |x - b|^2 + bias/2 <1,x>^2 over that set. OUT x (may be b). INOUT start: as in
+# knapsack.pxd
+cdef void project_weighted_row(const real* b, real* x, Py_ssize_t n, const WeightedSet* onto,
+                               double bias, double* start, double* work) noexcept nogil

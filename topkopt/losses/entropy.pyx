@@ -4,12 +4,12 @@ import numpy as np
 from libc.float cimport DBL_MAX
 from libc.math cimport INFINITY, exp, fabs, fmax, log, log1p
 
-from topkopt._kernels.entropy cimport (ENTROPY_WORK, TOPK_ENTROPY_WORK, prox_entropy_row,
-                                       prox_topk_entropy_row, x_log_x_sum)
+from topkopt._kernels.entropy cimport ENTROPY_WORK, prox_entropy_row, x_log_x_sum
 from topkopt._kernels.lambert cimport exp_row
 from topkopt._kernels.largest cimport take_largest
 from topkopt._kernels.select cimport row_max, row_sum, take_others
 from topkopt._kernels.topk cimport TOPK_ALPHA, project_topk_row
+from topkopt._kernels.topk_entropy cimport TOPK_ENTROPY_WORK, prox_topk_entropy_row
 from topkopt.losses.base cimport Derivative, Labels, Loss
 from topkopt.losses.derivative cimport AT_BOUND, Cap, capped_derivative, simplex_derivative
 from topkopt.losses.rows cimport (into_class_order, keep_finite, log1p_exp, out_of_class_order,

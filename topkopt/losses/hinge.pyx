@@ -8,8 +8,8 @@ from topkopt._kernels.largest cimport largest_sum, weigh_largest
 from topkopt._kernels.select cimport (Around, look_around, row_max, row_sum,
                                       scaled_gain, scaled_square, take_others)
 from topkopt._kernels.topk cimport (SHORT, TOPK_ALPHA, TOPK_BETA, TOPK_LABEL, TOPK_WORK, TopKKind,
-                                    project_topk_row, side_by_side)
-from topkopt._kernels.weighted cimport WEIGHTED_WORK, project_weighted_row
+                                    ScoredRows, project_topk_row, side_by_side)
+from topkopt._kernels.weighted cimport WEIGHTED_WORK, WeightedSet, project_weighted_row
 from topkopt.losses.base cimport SIDE_BY_SIDE, START, Derivative, Labels, Loss
 from topkopt.losses.derivative cimport (AT_BOUND, Cap, capped_derivative, no_derivative,
                                         weighted_derivative)
@@ -246,12 +246,13 @@ cdef class TopKHinge(MaxMargin):
                          double* start, double* values, double* work) noexcept nogil:
         cdef Py_ssize_t[SIDE_BY_SIDE] own
         cdef double[SIDE_BY_SIDE] together
+        cdef ScoredRows rows = ScoredRows(s, &own[0], n_rows, m, self.k, self.smoothing)
         cdef Py_ssize_t i
         cdef int found = 0
         if self.smoothing >= DBL_MIN and self.code == TOPK_ALPHA and m <= SHORT:
             for i in range(n_rows):
                 own[i] = y[i].index[0]
-            found = side_by_side(s, own, n_rows, m, self.k, self.smoothing, start, together, work)
+            found = side_by_side(&rows, start, together, work)
         for i in range(n_rows):
             if found >> i & 1:
                 values[i] = together[i]
@@ -368,8 +369,8 @@ cdef class WeightedTopKHinge(MaxMargin):
 
     cdef void project(self, const double* b, double* x, Py_ssize_t n, double bias, double* start,
                       double* work) noexcept nogil:
-        project_weighted_row(b, x, n, &self.w[0], self.w.shape[0], 1.0, self.label, bias, start,
-                             work)
+        cdef WeightedSet onto = WeightedSet(&self.w[0], self.w.shape[0], 1.0, self.label)
+        project_weighted_row(b, x, n, &onto, bias, start, work)
 
     cdef void row_derivative(self, const double* q, Labels y, Py_ssize_t m, double alpha,
                              const double* v, Derivative* d, double* work) noexcept nogil:

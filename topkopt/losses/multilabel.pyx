@@ -4,10 +4,10 @@ from libc.math cimport INFINITY, fabs, fmax, log
 from libc.string cimport memcpy
 
 from topkopt._kernels.bipartite cimport BIPARTITE_WORK, project_bipartite_row
-from topkopt._kernels.entropy cimport (ENTROPY_WORK, TOPK_ENTROPY_WORK, prox_entropy_row,
-                                       x_log_x_sum)
+from topkopt._kernels.entropy cimport ENTROPY_WORK, prox_entropy_row, x_log_x_sum
 from topkopt._kernels.lambert cimport exp_row
 from topkopt._kernels.select cimport row_dot, row_max, row_max_abs, row_sum, scaled_square
+from topkopt._kernels.topk_entropy cimport TOPK_ENTROPY_WORK
 from topkopt.losses.base cimport Derivative, Labels, Loss
 from topkopt.losses.derivative cimport AT_BOUND, no_derivative, simplex_derivative
 from topkopt.losses.entropy cimport softmax_prox, softmax_value, softmax_value_and_gradient

@@ -1,0 +1,23 @@
+/* Takes back the words that number_one.h or number_lanes.h has defined. */
+#undef NAMED
+#undef TARGET
+#undef NUMBER
+#undef MASK
+#undef LANES
+#undef NOWHERE
+#undef LOAD
+#undef ALL
+#undef LEAST
+#undef MOST
+#undef SIZE
+#undef IS_LESS
+#undef IS_AT_MOST
+#undef IS_AT_LEAST
+#undef IS_EQUAL
+#undef BOTH
+#undef EITHER
+#undef BUT_NOT
+#undef ANY
+#undef WHERE
+#undef ONLY
+#undef VECTORISE

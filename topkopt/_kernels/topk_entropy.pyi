@@ -1,0 +1,8 @@
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+_Real = TypeVar("_Real", np.float32, np.float64)
+
+def prox_topk_entropy_rows(b: NDArray[_Real], x: NDArray[_Real], alpha: float, k: int) -> None: ...
