@@ -18,7 +18,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from topkopt.losses.batch import evaluate_rows
 from topkopt.torch._operators import OPERATORS, Operator
 from topkopt.torch._row_losses import ROW_LOSSES, RowLoss
 
@@ -146,11 +145,10 @@ def _evaluate_rows(loss: RowLoss, rows: Tensor, labels: Tensor) -> tuple[Tensor,
     values, gradients = rows.new_empty(rows.shape[:1]), torch.empty_like(rows)
     index, start = _label_pointers(labels.numpy())
     scores, value, gradient = rows.numpy(), values.numpy(), gradients.numpy()
-    twin = loss.twin()
 
     def work(part: slice) -> None:
         own = start[part.start : part.stop + 1]
-        evaluate_rows(twin, scores[part], index, own, value[part], gradient[part])
+        loss.compiled(scores[part], (index, own), value[part], gradient[part])
 
     if rows.numel():
         _in_parts(work, *scores.shape)

@@ -13,10 +13,14 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from topkopt import losses
+from topkopt._kernels import single
+from topkopt.losses.batch import evaluate_rows
 from topkopt.torch import _pieces
 from topkopt.torch._operators import Operator, TopKSimplex, WeightedTopK
 from topkopt.torch._pure.bipartite import project_bipartite
@@ -36,6 +40,9 @@ __all__ = [
 ]
 
 
+Labels = tuple[NDArray, NDArray]  # those of row i are index[start[i]:start[i + 1]]
+
+
 @dataclass(frozen=True)
 class RowLoss:
     """A loss of rows of scores, with its parameters as fields."""
@@ -51,6 +58,10 @@ class RowLoss:
         """Return the compiled loss."""
         return _twin(self)
 
+    def compiled(self, s: NDArray, labels: Labels, value: NDArray, gradient: NDArray) -> None:
+        """Write values and gradients of rows of finite scores with the kernels."""
+        evaluate_rows(self.twin(), s, *labels, value, gradient)
+
     def pure(self, s: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """Return values and gradients; the dtype is float32 or float64."""
         raise NotImplementedError
@@ -64,6 +75,11 @@ class RowLoss:
 def _twin(loss: RowLoss) -> losses.Loss:
     made: losses.Loss = getattr(losses, type(loss).__name__)(*loss.parameters())
     return made
+
+
+def _one_each(labels: Labels) -> NDArray:
+    index, start = labels
+    return index[start[0] : start[-1]]
 
 
 def _sum(x: Tensor) -> Tensor:
@@ -158,6 +174,13 @@ class TopKHinge(MaxMargin):  # noqa: D101
     def twin(self) -> losses.Loss:  # noqa: D102
         return losses.TopKHinge(self.k, self.kind, self.smoothing)
 
+    def compiled(self, s: NDArray, labels: Labels, value: NDArray, gradient: NDArray) -> None:  # noqa: D102
+        plain = self.smoothing == 0 and self.kind == "alpha"
+        if plain and s.dtype == np.float32 and single.takes(s.shape[1], self.k):
+            single.topk_hinge_rows(s, _one_each(labels), self.k, value, gradient)
+        else:
+            super().compiled(s, labels, value, gradient)
+
     def projection(self) -> Operator:  # noqa: D102
         return TopKSimplex(self.k, 1.0, self.kind, 0.0)
 
@@ -206,6 +229,12 @@ class WeightedTopKHinge(MaxMargin):  # noqa: D101
 class TopKEntropy(OneLabel):  # noqa: D101
     k: int
     schema = "int k"
+
+    def compiled(self, s: NDArray, labels: Labels, value: NDArray, gradient: NDArray) -> None:  # noqa: D102
+        if s.dtype == np.float32 and single.takes(s.shape[1], self.k):
+            single.topk_entropy_rows(s, _one_each(labels), self.k, value, gradient)
+        else:
+            super().compiled(s, labels, value, gradient)
 
     def of_differences(self, u: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
         largest, p = topk_softmax(u, self.k)
