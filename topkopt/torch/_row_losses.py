@@ -86,12 +86,13 @@ def _sum(x: Tensor) -> Tensor:
     return x.sum(-1, keepdim=True)
 
 
-def _largest(u: Tensor, count: int) -> Tensor:
-    """Return a mask of the `count` largest entries; of equal ones, the first are larger."""
-    least = u.topk(count, dim=-1).values[..., -1:]
-    above, equal = u > least, u == least
-    places = count - _sum(above)
-    return above | (equal & (equal.cumsum(-1) <= places))
+def _largest(u: Tensor, top: Tensor) -> Tensor:
+    """Return a mask of the largest entries, given as top; of equal ones, the first are larger."""
+    least = top[..., -1:]
+    equal = u == least
+    places = _sum(top == least)
+    first = equal.cumsum(-1, dtype=torch.int32) <= places
+    return (u > least).logical_or_(equal.logical_and_(first))
 
 
 # One label ----------------------------------------------------------------------------------
@@ -107,14 +108,13 @@ class OneLabel(RowLoss):
 
     def pure(self, s: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
         own = target.unsqueeze(-1)
-        u = (s - s.gather(-1, own)).scatter(-1, own, -torch.inf)
+        u = (s - s.gather(-1, own)).scatter_(-1, own, -torch.inf)
         top = u.amax(-1, keepdim=True)
         value, p = self.of_differences(u)
         # Without another class there is nothing to lose; what is infinite or NaN stays so.
-        known = top.isfinite()
-        value = torch.where(known, value, top.clamp(min=0.0))
-        p = torch.where(known, p, torch.where(top == -torch.inf, 0.0, torch.nan))
-        return value.squeeze(-1), p.scatter(-1, own, -_sum(p))
+        value = torch.where(top.isfinite(), value, top.clamp(min=0.0))
+        p = p + torch.where(top < torch.inf, 0.0, torch.nan)
+        return value.squeeze(-1), p.scatter_(-1, own, -_sum(p))
 
     def others_derivative(self, p: Tensor, h: Tensor) -> Tensor:
         """Return the derivative of p in the direction h of u."""
@@ -142,19 +142,18 @@ class MaxMargin(OneLabel):
         """Return the projection onto the set of p."""
         raise NotImplementedError
 
-    def vertex(self, h: Tensor) -> Tensor:
-        """Return a p of the set, other than 0 in general, that maximises <h,p>."""
+    def vertex(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the largest <h,p> and a p that has it; p = 0 if it is not positive."""
         raise NotImplementedError
 
     def of_differences(self, u: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+        if not self.smoothing:
+            return self.vertex(u)
         h = 1.0 + u
-        p = self.projection().pure(h / self.smoothing) if self.smoothing else self.vertex(h)
-        value = _sum(torch.where(p > 0, p * h, 0.0))
-        if self.smoothing:
-            square = _sum(p * p) + (_sum(p) ** 2 if self.all_slots else 0.0)
-            value = value - 0.5 * self.smoothing * square
-        # 0 is in the set as well
-        return value.clamp(min=0.0), torch.where(value > 0, p, 0.0)
+        p = self.projection().pure(h / self.smoothing)
+        square = _sum(p * p) + (_sum(p) ** 2 if self.all_slots else 0.0)
+        value = _sum(torch.where(p > 0, p * h, 0.0)) - 0.5 * self.smoothing * square
+        return value.clamp(min=0.0), p  # 0 is in the set: only rounding is below it
 
     def others_derivative(self, p: Tensor, h: Tensor) -> Tensor:  # noqa: D102
         if not self.smoothing:
@@ -184,15 +183,23 @@ class TopKHinge(MaxMargin):  # noqa: D101
     def projection(self) -> Operator:  # noqa: D102
         return TopKSimplex(self.k, 1.0, self.kind, 0.0)
 
-    def vertex(self, h: Tensor) -> Tensor:  # noqa: D102
-        chosen = _largest(h, self.k)
+    def vertex(self, u: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+        top = u.topk(self.k, dim=-1).values
+        counts = 1.0 + top
         if self.kind == "beta":
-            chosen = chosen & (h > 0)
+            counts = counts.clamp(min=0.0)
         elif self.kind == "label":  # its slot takes the last place from a negative margin
-            last = h.topk(self.k, dim=-1).values[..., -1:]
-            above = _largest(h, self.k - 1) if self.k > 1 else torch.zeros_like(chosen)
-            chosen = torch.where(last < 0, above, chosen)
-        return chosen.to(h.dtype) / self.k
+            last = counts[..., -1:].clamp(min=0.0)
+            counts = torch.cat([counts[..., :-1], last], dim=-1)
+        value = _sum(counts).clamp(min=0.0) / self.k
+        p = _largest(u, top) * torch.where(value > 0, 1.0 / self.k, 0.0).to(u.dtype)
+        if self.kind == "beta":
+            p = torch.where(u > -1.0, p, 0.0)
+        elif self.kind == "label":  # of the chosen, the last of the smallest
+            smallest = (p > 0) & (u == top[..., -1:]) & (u < -1.0)
+            last_one = smallest & (smallest.cumsum(-1) == _sum(smallest))
+            p = torch.where(last_one, 0.0, p)
+        return value, p
 
 
 @dataclass(frozen=True)
@@ -217,12 +224,15 @@ class WeightedTopKHinge(MaxMargin):  # noqa: D101
     def projection(self) -> Operator:  # noqa: D102
         return WeightedTopK(self.weights, 1.0, self.label, 1.0 if self.all_slots else 0.0)
 
-    def vertex(self, h: Tensor) -> Tensor:  # noqa: D102
+    def vertex(self, u: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+        h = 1.0 + u
         slots = torch.nn.functional.pad(h, (0, 1)) if self.label else h
         order = slots.argsort(dim=-1, descending=True, stable=True)[..., : len(self.weights)]
         w = torch.tensor(self.weights, dtype=h.dtype, device=h.device)
         p = torch.zeros_like(slots).scatter(-1, order, w.expand_as(order))
-        return p[..., : h.shape[-1]]
+        p = p[..., : h.shape[-1]]
+        value = _sum(torch.where(p > 0, p * h, 0.0))
+        return value.clamp(min=0.0), torch.where(value > 0, p, 0.0)
 
 
 @dataclass(frozen=True)
@@ -251,7 +261,7 @@ class TruncatedTopKEntropy(OneLabel):  # noqa: D101
 
     def of_differences(self, u: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
         if self.k > 1:
-            u = u.masked_fill(_largest(u, self.k - 1), -torch.inf)
+            u = u.masked_fill(_largest(u, u.topk(self.k - 1, dim=-1).values), -torch.inf)
         top = u.amax(-1, keepdim=True).clamp(min=0.0)
         e = torch.exp(u - top)
         own, total = torch.exp(-top), _sum(e)
@@ -281,8 +291,9 @@ class MultilabelHinge(RowLoss):  # noqa: D101
             p = project_bipartite(b / self.smoothing, target, 1.0)
             value = _sum(torch.where(p > 0, b * p, 0.0)) - 0.5 * self.smoothing * _sum(p * p)
         else:
-            sides = (target, ~target)
-            p = sum(_largest(b.masked_fill(~side, -torch.inf), 1).to(s.dtype) for side in sides)
+            sides = [b.masked_fill(~side, -torch.inf) for side in (target, ~target)]
+            ends = [_largest(side, side.amax(-1, keepdim=True)) for side in sides]
+            p = (ends[0] | ends[1]).to(s.dtype)
             value = largest
         both = target.any(-1, keepdim=True) & ~target.all(-1, keepdim=True)
         value = torch.where(both, value.clamp(min=0.0), 0.0)

@@ -36,20 +36,15 @@ def _n_capped_at_most(share: float, length: int) -> int:
     return min(length, max(1, math.ceil(1.0 / share * (1.0 - 1e-12))))
 
 
-def _largest(b: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the `count` largest entries, descending, a mask of the others, and further ties."""
-    top = b.topk(count, dim=-1).values
-    reached = b >= top[..., -1:]
-    ties = reached.sum(-1, keepdim=True) - count
-    return top, reached, ties
-
-
 def _threshold(b: Tensor, share: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return t, the number of capped entries and the K largest, for mass 1 and u = share."""
+    """Return t, the number of capped entries and the K largest, for mass 1 and u = share.
+
+    With fewer than K entries above -inf, t is +inf.
+    """
     count = _n_capped_at_most(share, b.shape[-1])
-    top, reached, ties = _largest(b, count)
+    top, place = b.topk(count, dim=-1)
     near = top[..., -1:]
-    rest = (b - near).masked_fill(reached, -torch.inf).exp().sum(-1, keepdim=True) + ties
+    rest = (b - near).scatter_(-1, place, -torch.inf).exp_().sum(-1, keepdim=True)
     relative = top - near
     tails = running_from_end(
         torch.cat([relative[..., :-1], torch.log1p(rest)], dim=-1), torch.logaddexp
@@ -59,7 +54,7 @@ def _threshold(b: Tensor, share: float) -> tuple[Tensor, Tensor, Tensor]:
     capped = log_left + relative - tails > math.log(share)
     n_capped = capped[..., : count - 1].sum(-1, keepdim=True)
     t = take(tails, n_capped) - log_left[n_capped] + near
-    return t, n_capped, top
+    return torch.where(near > -torch.inf, t, torch.inf), n_capped, top
 
 
 def capped_softmax(b: Tensor, share: float) -> Tensor:
@@ -72,19 +67,14 @@ def capped_softmax(b: Tensor, share: float) -> Tensor:
 
 def topk_softmax(b: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Return M = max <b,q> - <q,log q> over the capped softmaxes q <= 1/k, and sigma(M) q."""
-    enough = b.topk(k, dim=-1).values[..., -1:] > -torch.inf if k > 1 else None
-    if enough is not None:  # with fewer than k entries there is no such q
-        b = torch.where(enough, b, 0.0)
     t, n_capped, top = _threshold(b, 1.0 / k)
     is_capped = torch.arange(top.shape[-1], device=b.device) < n_capped
     capped_sum = torch.where(is_capped, top + math.log(k), 0.0).sum(-1, keepdim=True)
     largest = capped_sum / k + t * ((k - n_capped).to(b.dtype) / k)
+    largest = torch.where(t < torch.inf, largest, -torch.inf)  # too few entries: there is no q
     log_sigma = torch.nn.functional.logsigmoid(largest)
-    x = torch.exp((b - t).clamp(max=-math.log(k)) + log_sigma)
-    if enough is not None:
-        largest = torch.where(enough, largest, -torch.inf)
-        x = torch.where(enough, x, 0.0)
-    return largest, x
+    t = torch.where(t < torch.inf, t, 0.0)
+    return largest, (b - t).clamp_(max=-math.log(k)).add_(log_sigma).exp_()
 
 
 def _decreasing_root(
@@ -147,7 +137,9 @@ def prox_topk_entropy(b: Tensor, alpha: float, k: int) -> Tensor:
     """Minimise alpha/2 (|x|^2 + s^2) - <b,x> + <x,log x> + (1-s) log(1-s), 0 <= x <= s/k."""
     if alpha < torch.finfo(b.dtype).eps / 8:
         return topk_softmax(b, k)[1]
-    top, reached, ties = _largest(b, k)
+    top = b.topk(k, dim=-1).values
+    reached = b >= top[..., -1:]
+    ties = reached.sum(-1, keepdim=True) - k
     near = top[..., -1:]
     enough = near > -torch.inf
     near = torch.where(enough, near, 0.0)
