@@ -2,6 +2,7 @@
 
 import signal
 import time
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -19,6 +20,27 @@ settings.load_profile("topkopt")
 
 # A shell starts background jobs deaf to Ctrl-C, and the tests of it would wait for ever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+HAS_TORCH = find_spec("torch") is not None
+
+
+class WithoutTorch:
+    """Leaves out what imports PyTorch, and says so."""
+
+    def pytest_ignore_collect(self, collection_path):
+        return True if collection_path.name == "torch" and collection_path.is_dir() else None
+
+    def pytest_terminal_summary(self, terminalreporter):
+        terminalreporter.write_line(
+            "The tests of topkopt.torch were left out: PyTorch is not installed here. "
+            "`make test-torch` runs them."
+        )
+
+
+def pytest_configure(config):
+    if not HAS_TORCH:
+        config.pluginmanager.register(WithoutTorch())
 
 
 def pytest_addoption(parser):
