@@ -4,7 +4,7 @@
 #   make test-torch   those, in an environment that has PyTorch as well
 #   make lint     the linters, the type checker and a build without compiler warnings
 #   make bench    every benchmark, recorded in asv_benches/results
-#   make smoke    every benchmark once, failing when one fails
+#   make smoke    every benchmark once, failing when one fails; make smoke-torch for those of PyTorch
 #   make dev      the editable installation alone
 #   make clean    remove what the others made
 # Every test again, on a build of its own in build/:
@@ -24,6 +24,7 @@ OUTSIDE := $(PATH)
 PACKAGES := import sysconfig; print(sysconfig.get_path("purelib"))
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 ASV := cd asv_benches && HOME="$$PWD/env" ../$(BIN)/asv
+ASV_TORCH := cd asv_benches && HOME="$$PWD/env" ../$(TORCH)/bin/python -m asv
 
 .PHONY: demo test test-torch lint bench smoke smoke-torch dev clean sanitize test-baseline \
     test-boundscheck
@@ -37,8 +38,8 @@ test: lint
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 test-torch: $(TORCH)/ready
-	$(TORCH)/bin/python -m mypy topkopt/torch
-	$(TORCH)/bin/python -m pytest -n $(JOBS) --dist loadfile $(TORCH_TESTS)
+	$(TORCH)/bin/python -c 'import topkopt'
+	$(TORCH)/bin/python -m pytest -n $(JOBS) --dist load --doctest-glob=torch.md $(TORCH_TESTS)
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -59,6 +60,12 @@ smoke: $(READY)
 	$(ASV) machine --yes
 	$(ASV) check --python=same
 	$(ASV) run --python=same --quick --dry-run --show-stderr
+
+smoke-torch: export TOPKOPT_BENCH_QUICK := 1
+smoke-torch: $(TORCH)/ready
+	mkdir -p asv_benches/env
+	$(ASV_TORCH) machine --yes
+	$(ASV_TORCH) run --python=same --bench '^torch_losses' --quick --dry-run --show-stderr
 
 dev: $(READY)
 

@@ -167,7 +167,8 @@ def weighted_pieces(
         ends = torch.where(place < last, full, starts_later | free)
         share = torch.where(place < last, mass, torch.where(free, 0.0, spare_mass))
     pool_mean = _pool_means(ends)
-    direction = torch.where(at_least(zeta, radius, x) | free, 0.0, pool_mean(share))
+    held = at_least(zeta, radius, x) | (zeta == 0) | free  # at 0, zeta has no room to fall
+    direction = torch.where(held, 0.0, pool_mean(share))
     square = _nonzero(_sum(direction * direction))
 
     def project(h: Tensor) -> Tensor:

@@ -23,9 +23,10 @@ def reduced(
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f'reduction must be "mean", "sum" or "none", got {reduction!r}.')
     classes = _check_shapes(loss, input, target, weight)
-    loss.twin().check_classes(input.shape[classes])
+    loss.check_classes(input.shape[classes])
     scores, sets = input.movedim(classes, -1), target
-    if torch.is_autocast_enabled(input.device.type):
+    device = input.device.type
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
         scores = scores.float()
     result = scores.dtype
     if scores.dtype not in (torch.float32, torch.float64):

@@ -10,7 +10,6 @@ its derivative is E D E', with D from the piece that p is on and E' g = g_j - g_
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +19,7 @@ from torch import Tensor
 
 from topkopt import losses
 from topkopt._kernels import single
+from topkopt._validation import check_k
 from topkopt.losses.batch import evaluate_rows
 from topkopt.torch import _pieces
 from topkopt.torch._operators import Operator, TopKSimplex, WeightedTopK
@@ -56,7 +56,13 @@ class RowLoss:
 
     def twin(self) -> losses.Loss:
         """Return the compiled loss."""
-        return _twin(self)
+        made: losses.Loss = getattr(losses, type(self).__name__)(*self.parameters())
+        return made
+
+    def check_classes(self, m: int) -> None:
+        """Raise unless the loss is defined for m classes."""
+        if m < 2:
+            raise ValueError(f"input must have scores of at least 2 classes, got {m}.")
 
     def compiled(self, s: NDArray, labels: Labels, value: NDArray, gradient: NDArray) -> None:
         """Write values and gradients of rows of finite scores with the kernels."""
@@ -69,12 +75,6 @@ class RowLoss:
     def derivative(self, v: Tensor, target: Tensor, g: Tensor) -> Tensor:
         """Return the derivative of v in the direction g, or its transpose applied to g."""
         raise NotImplementedError
-
-
-@cache
-def _twin(loss: RowLoss) -> losses.Loss:
-    made: losses.Loss = getattr(losses, type(loss).__name__)(*loss.parameters())
-    return made
 
 
 def _one_each(labels: Labels) -> NDArray:
@@ -173,6 +173,10 @@ class TopKHinge(MaxMargin):  # noqa: D101
     def twin(self) -> losses.Loss:  # noqa: D102
         return losses.TopKHinge(self.k, self.kind, self.smoothing)
 
+    def check_classes(self, m: int) -> None:  # noqa: D102
+        super().check_classes(m)
+        check_k(self.k, m - 1, "the number of other classes")
+
     def compiled(self, s: NDArray, labels: Labels, value: NDArray, gradient: NDArray) -> None:  # noqa: D102
         plain = self.smoothing == 0 and self.kind == "alpha"
         if plain and s.dtype == np.float32 and single.takes(s.shape[1], self.k):
@@ -217,6 +221,10 @@ class WeightedTopKHinge(MaxMargin):  # noqa: D101
             self.weights, label=self.label, smoothing=self.smoothing, envelope=self.envelope
         )
 
+    def check_classes(self, m: int) -> None:  # noqa: D102
+        super().check_classes(m)
+        check_k(len(self.weights), m - 1 + self.label, "the number of places", name="weights")
+
     @property
     def all_slots(self) -> bool:  # noqa: D102
         return self.envelope == "all"
@@ -240,6 +248,10 @@ class TopKEntropy(OneLabel):  # noqa: D101
     k: int
     schema = "int k"
 
+    def check_classes(self, m: int) -> None:  # noqa: D102
+        super().check_classes(m)
+        check_k(self.k, m - 1, "the number of other classes")
+
     def compiled(self, s: NDArray, labels: Labels, value: NDArray, gradient: NDArray) -> None:  # noqa: D102
         if s.dtype == np.float32 and single.takes(s.shape[1], self.k):
             single.topk_entropy_rows(s, _one_each(labels), self.k, value, gradient)
@@ -258,6 +270,10 @@ class TopKEntropy(OneLabel):  # noqa: D101
 class TruncatedTopKEntropy(OneLabel):  # noqa: D101
     k: int
     schema = "int k"
+
+    def check_classes(self, m: int) -> None:  # noqa: D102
+        super().check_classes(m)
+        check_k(self.k, m - 1, "the number of other classes")
 
     def of_differences(self, u: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
         if self.k > 1:

@@ -20,6 +20,7 @@ import sys
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from topkopt._validation import check_flag, check_k, check_profile, check_scalar
@@ -40,6 +41,12 @@ __all__ = [
 
 def _check_places(k: int) -> int:
     return check_k(k, sys.maxsize, "the number of other classes")
+
+
+@torch.compiler.assume_constant_result  # the weights are constants of a compiled graph
+def listed_profile(weights: Sequence[float] | str, k: int | None) -> tuple[float, ...]:
+    """Return the weights of the places, given as such or as the name of a profile."""
+    return tuple(np.asarray(check_profile(weights, k)).tolist())
 
 
 def topk_hinge(
@@ -93,7 +100,7 @@ def weighted_topk_hinge(
     """
     if envelope not in ("others", "all"):
         raise ValueError(f"envelope must be others or all, got {envelope!r}.")
-    w = tuple(np.asarray(check_profile(weights, k)).tolist())
+    w = listed_profile(weights, k)
     label = check_flag(label, "label")
     loss = _row_losses.WeightedTopKHinge(check_scalar(smoothing, "smoothing"), w, label, envelope)
     return reduced(loss, input, target, weight, ignore_index, reduction)

@@ -196,6 +196,11 @@ def project_topk_simplex(
     return _along(_operators.TopKSimplex(k, radius, kind, bias), dim, x)
 
 
+@torch.compiler.assume_constant_result  # the weights are constants of a compiled graph
+def _listed(weights: Sequence[float] | Tensor, most: int) -> tuple[float, ...]:
+    return tuple(check_weights(weights, most).tolist())
+
+
 def project_weighted_topk(
     x: Tensor,
     weights: Sequence[float] | Tensor,
@@ -236,7 +241,7 @@ def project_weighted_topk(
     """
     length = _check_vectors(x, dim, "x")
     label = check_flag(label, "label")
-    w = tuple(check_weights(weights, length + label).tolist())
+    w = _listed(weights, length + label)
     radius, bias = check_scalar(radius, "radius"), check_scalar(bias, "bias")
     return _along(_operators.WeightedTopK(w, radius, label, bias), dim, x)
 

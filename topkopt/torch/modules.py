@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from topkopt._validation import check_profile
 from topkopt.torch import losses
 
 __all__ = [
@@ -124,7 +122,7 @@ class WeightedTopKHingeLoss(RowLossModule):
         ignore_index: int = -100,
         reduction: str = "mean",
     ) -> None:
-        listed = tuple(np.asarray(check_profile(weights, k)).tolist())
+        listed = losses.listed_profile(weights, k)
         parameters = {"weights": listed, "label": label, "smoothing": smoothing}
         super().__init__({**parameters, "envelope": envelope}, weight, ignore_index, reduction)
 
