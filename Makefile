@@ -19,7 +19,8 @@ READY := .venv/ready
 READY_FOR_DEMO := .venv/ready-for-demo
 STRICT := build/strict
 TORCH := build/torch
-TORCH_TESTS := tests/torch topkopt/torch docs/torch.md
+TORCH_TESTS := tests/torch topkopt/torch docs/torch.md \
+    tests/test_examples.py::test_example[plot_finetune_torch]
 OUTSIDE := $(PATH)
 PACKAGES := import sysconfig; print(sysconfig.get_path("purelib"))
 export PATH := $(CURDIR)/$(BIN):$(PATH)

@@ -129,5 +129,3 @@ def _product(torch, a, b, k):
             if i + j < len(terms):
                 terms[i + j].append((a[..., i] + b[..., j]).clamp(min=-1e30))
     return torch.stack([torch.stack(t).logsumexp(0) for t in terms], dim=-1)
-
-

@@ -4,8 +4,8 @@ from functools import partial
 
 import numpy as np
 
-from topkopt import torch as tk
 from topkopt import reference
+from topkopt import torch as tk
 
 MAPS = {
     "simplex": ("project_simplex", {"radius": 1.0}),
@@ -53,14 +53,16 @@ def rows(length=7):
     normal = rng.standard_normal((12, length))
     tied = rng.integers(-1, 2, (6, length)).astype(float)
     masked = np.where(rng.permuted(np.arange(length) >= 5, axis=0), -np.inf, normal[:6])
-    extreme = np.concatenate([
-        normal[:2] + 1e6,
-        normal[:2] * 1e4,
-        normal[:2] * 1e-8,
-        -50.0 + normal[:2],
-        np.where(np.arange(length) == 1, 60.0, normal[:1]),
-        np.zeros((1, length)),
-    ])
+    extreme = np.concatenate(
+        [
+            normal[:2] + 1e6,
+            normal[:2] * 1e4,
+            normal[:2] * 1e-8,
+            -50.0 + normal[:2],
+            np.where(np.arange(length) == 1, 60.0, normal[:1]),
+            np.zeros((1, length)),
+        ]
+    )
     return {"random": normal, "tied": tied, "masked": masked, "extreme": extreme}
 
 

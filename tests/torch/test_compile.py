@@ -64,7 +64,9 @@ def train(step, model, data):
     return found
 
 
-@pytest.mark.parametrize("case", ["top-k hinge", "top-k entropy", "label, smooth", "weighted, smooth"])
+@pytest.mark.parametrize(
+    "case", ["top-k hinge", "top-k entropy", "label, smooth", "weighted, smooth"]
+)
 def test_a_compiled_training_step(case, body):
     """The same numbers as without compilation, in one graph."""
     torch._dynamo.reset()

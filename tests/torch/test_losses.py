@@ -147,7 +147,9 @@ def test_multi_hot_targets(case, body):
 
 
 MODULES = {
-    "TopKHingeLoss(k=3, kind='beta', smoothing=0.5)": lambda **o: tk.TopKHingeLoss(3, "beta", 0.5, **o),
+    "TopKHingeLoss(k=3, kind='beta', smoothing=0.5)": lambda **o: tk.TopKHingeLoss(
+        3, "beta", 0.5, **o
+    ),
     "WeightedTopKHingeLoss(weights=(0.75, 0.25), label=False, smoothing=0.0, envelope='others')": (
         lambda **o: tk.WeightedTopKHingeLoss([0.75, 0.25], **o)
     ),
@@ -195,7 +197,9 @@ def test_parameters_of_modules_are_attributes():
         (lambda: tk.topk_entropy(torch.zeros(2, 3), torch.zeros(2), 1), "class indices"),
         (lambda: tk.multilabel_hinge(torch.zeros(2, 3), torch.zeros(2, 4)), "multi-hot"),
         (
-            lambda: tk.topk_entropy(torch.zeros(2, 3), torch.tensor([0, 1]), 1, weight=torch.ones(2)),
+            lambda: tk.topk_entropy(
+                torch.zeros(2, 3), torch.tensor([0, 1]), 1, weight=torch.ones(2)
+            ),
             "weight must have one entry",
         ),
         (lambda: tk.topk_entropy(torch.tensor(0.0), torch.tensor(0), 1), "input must be"),

@@ -25,9 +25,9 @@ def test_agrees_with_the_reference(case, dtype, family):
             expected = reference(row)
             size = max(1.0, np.abs(row[np.isfinite(row)]).max(), np.abs(expected).sum())
             np.testing.assert_allclose(x, expected, rtol=0, atol=TOLERANCE[dtype] * size)
-            assert (x[np.isneginf(row)] == max(0.0, x[np.isneginf(row)].min(initial=0.0))).all() or (
-                case == "box"
-            )
+            assert (
+                x[np.isneginf(row)] == max(0.0, x[np.isneginf(row)].min(initial=0.0))
+            ).all() or (case == "box")
 
 
 @pytest.mark.parametrize("case", list(MAPS))

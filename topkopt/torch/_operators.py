@@ -69,13 +69,13 @@ class Simplex(Operator):
     radius: float
     schema = "float radius"
 
-    def pure(self, b: Tensor) -> Tensor:  # noqa: D102
+    def pure(self, b: Tensor) -> Tensor:
         return knapsack.project_simplex(b, self.radius)
 
-    def compiled(self, b: NDArray, out: NDArray) -> None:  # noqa: D102
+    def compiled(self, b: NDArray, out: NDArray) -> None:
         projections.project_simplex(b, self.radius, out=out)
 
-    def derivative(self, x: Tensor, g: Tensor) -> Tensor:  # noqa: D102
+    def derivative(self, x: Tensor, g: Tensor) -> Tensor:
         return _pieces.box_pieces(g, x > 0, 0.0, True)
 
 
@@ -89,7 +89,7 @@ class Box(Operator):
     schema = "float total, bool equality, float bias"
     inputs = ("b", "lower", "upper")
 
-    def solvable(self, b: Tensor, lower: Tensor, upper: Tensor) -> Tensor:  # noqa: D102
+    def solvable(self, b: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
         finite = b.amax(-1, keepdim=True).isfinite()
         least = lower.expand_as(b).sum(-1, keepdim=True)
         rounding = 4 * torch.finfo(b.dtype).eps * b.shape[-1]
@@ -101,18 +101,16 @@ class Box(Operator):
             possible = possible & (most >= self.total - slack)
         return finite & possible
 
-    def pure(self, b: Tensor, lower: Tensor, upper: Tensor) -> Tensor:  # noqa: D102
+    def pure(self, b: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
         bounds = lower.expand_as(b), upper.expand_as(b)
         return knapsack.project_box(b, *bounds, self.total, self.equality, self.bias)
 
-    def compiled(  # noqa: D102
-        self, b: NDArray, lower: NDArray, upper: NDArray, out: NDArray
-    ) -> None:
+    def compiled(self, b: NDArray, lower: NDArray, upper: NDArray, out: NDArray) -> None:
         projections.project_capped_simplex(
             b, lower, upper, self.total, equality=self.equality, bias=self.bias, out=out
         )
 
-    def derivative(self, x: Tensor, g: Tensor, lower: Tensor, upper: Tensor) -> Tensor:  # noqa: D102
+    def derivative(self, x: Tensor, g: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
         free = (x > lower) & (x < upper)
         size = x.abs().sum(-1, keepdim=True) + abs(self.total)
         short = self.total - x.sum(-1, keepdim=True)
@@ -130,16 +128,16 @@ class TopKSimplex(Operator):
     bias: float
     schema = "int k, float radius, str kind, float bias"
 
-    def pure(self, b: Tensor) -> Tensor:  # noqa: D102
+    def pure(self, b: Tensor) -> Tensor:
         project = getattr(topk, f"project_{self.kind}")
         return project(b, self.k, self.radius, self.bias)
 
-    def compiled(self, b: NDArray, out: NDArray) -> None:  # noqa: D102
+    def compiled(self, b: NDArray, out: NDArray) -> None:
         projections.project_topk_simplex(
             b, self.k, self.radius, kind=self.kind, bias=self.bias, out=out
         )
 
-    def derivative(self, x: Tensor, g: Tensor) -> Tensor:  # noqa: D102
+    def derivative(self, x: Tensor, g: Tensor) -> Tensor:
         s = x.sum(-1, keepdim=True)
         reached = _pieces.at_least(s, self.radius, x)
         if self.kind == "alpha":
@@ -168,15 +166,15 @@ class WeightedTopK(Operator):
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", tuple(self.weights))  # torch passes lists
 
-    def pure(self, b: Tensor) -> Tensor:  # noqa: D102
+    def pure(self, b: Tensor) -> Tensor:
         return weighted.project_weighted(b, self.weights, self.radius, self.label, self.bias)
 
-    def compiled(self, b: NDArray, out: NDArray) -> None:  # noqa: D102
+    def compiled(self, b: NDArray, out: NDArray) -> None:
         projections.project_weighted_topk(
             b, self.weights, self.radius, label=self.label, bias=self.bias, out=out
         )
 
-    def derivative(self, x: Tensor, g: Tensor) -> Tensor:  # noqa: D102
+    def derivative(self, x: Tensor, g: Tensor) -> Tensor:
         if not self.weights or self.radius == 0:
             return torch.zeros_like(g)
         w = torch.tensor(self.weights, dtype=x.dtype, device=x.device)
@@ -192,18 +190,18 @@ class EntropySimplex(Operator):
     upper: float
     schema = "float alpha, float radius, float upper"
 
-    def solvable(self, b: Tensor) -> Tensor:  # noqa: D102
+    def solvable(self, b: Tensor) -> Tensor:
         least = self.radius / self.upper * (1.0 - 4.0 * torch.finfo(b.dtype).eps * b.shape[-1])
         enough = (b > -torch.inf).sum(-1, keepdim=True) >= least
         return b.amax(-1, keepdim=True).isfinite() & enough
 
-    def pure(self, b: Tensor) -> Tensor:  # noqa: D102
+    def pure(self, b: Tensor) -> Tensor:
         return entropy.prox_entropy(b, self.alpha, self.radius, self.upper)
 
-    def compiled(self, b: NDArray, out: NDArray) -> None:  # noqa: D102
+    def compiled(self, b: NDArray, out: NDArray) -> None:
         prox.prox_entropy_simplex(b, self.alpha, self.radius, upper=self.upper, out=out)
 
-    def derivative(self, x: Tensor, g: Tensor) -> Tensor:  # noqa: D102
+    def derivative(self, x: Tensor, g: Tensor) -> Tensor:
         return _pieces.entropy_pieces(x, g, self.alpha, self.upper)
 
 
@@ -215,13 +213,13 @@ class TopKEntropy(Operator):
     k: int
     schema = "float alpha, int k"
 
-    def pure(self, b: Tensor) -> Tensor:  # noqa: D102
+    def pure(self, b: Tensor) -> Tensor:
         return entropy.prox_topk_entropy(b, self.alpha, self.k)
 
-    def compiled(self, b: NDArray, out: NDArray) -> None:  # noqa: D102
+    def compiled(self, b: NDArray, out: NDArray) -> None:
         prox.prox_topk_entropy(b, self.alpha, self.k, out=out)
 
-    def derivative(self, x: Tensor, g: Tensor) -> Tensor:  # noqa: D102
+    def derivative(self, x: Tensor, g: Tensor) -> Tensor:
         return _pieces.topk_entropy_pieces(x, g, self.alpha, self.k)
 
 

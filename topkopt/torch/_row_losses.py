@@ -106,7 +106,7 @@ class OneLabel(RowLoss):
         """Return the values, with the last dimension kept, and p."""
         raise NotImplementedError
 
-    def pure(self, s: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+    def pure(self, s: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         own = target.unsqueeze(-1)
         u = (s - s.gather(-1, own)).scatter_(-1, own, -torch.inf)
         top = u.amax(-1, keepdim=True)
@@ -120,7 +120,7 @@ class OneLabel(RowLoss):
         """Return the derivative of p in the direction h of u."""
         raise NotImplementedError
 
-    def derivative(self, v: Tensor, target: Tensor, g: Tensor) -> Tensor:  # noqa: D102
+    def derivative(self, v: Tensor, target: Tensor, g: Tensor) -> Tensor:
         own = target.unsqueeze(-1)
         p = v.scatter(-1, own, 0.0)
         moved = self.others_derivative(p, g - g.gather(-1, own)).scatter(-1, own, 0.0)
@@ -146,7 +146,7 @@ class MaxMargin(OneLabel):
         """Return the largest <h,p> and a p that has it; p = 0 if it is not positive."""
         raise NotImplementedError
 
-    def of_differences(self, u: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+    def of_differences(self, u: Tensor) -> tuple[Tensor, Tensor]:
         if not self.smoothing:
             return self.vertex(u)
         h = 1.0 + u
@@ -155,39 +155,39 @@ class MaxMargin(OneLabel):
         value = _sum(torch.where(p > 0, p * h, 0.0)) - 0.5 * self.smoothing * square
         return value.clamp(min=0.0), p  # 0 is in the set: only rounding is below it
 
-    def others_derivative(self, p: Tensor, h: Tensor) -> Tensor:  # noqa: D102
+    def others_derivative(self, p: Tensor, h: Tensor) -> Tensor:
         if not self.smoothing:
             return torch.zeros_like(h)  # piecewise linear
         return self.projection().derivative(p, h) / self.smoothing
 
 
 @dataclass(frozen=True)
-class TopKHinge(MaxMargin):  # noqa: D101
+class TopKHinge(MaxMargin):
     k: int
     kind: str
     schema = "float smoothing, int k, str kind"
 
-    def parameters(self) -> tuple[Any, ...]:  # noqa: D102
+    def parameters(self) -> tuple[Any, ...]:
         return self.smoothing, self.k, self.kind
 
-    def twin(self) -> losses.Loss:  # noqa: D102
+    def twin(self) -> losses.Loss:
         return losses.TopKHinge(self.k, self.kind, self.smoothing)
 
-    def check_classes(self, m: int) -> None:  # noqa: D102
+    def check_classes(self, m: int) -> None:
         super().check_classes(m)
         check_k(self.k, m - 1, "the number of other classes")
 
-    def compiled(self, s: NDArray, labels: Labels, value: NDArray, gradient: NDArray) -> None:  # noqa: D102
+    def compiled(self, s: NDArray, labels: Labels, value: NDArray, gradient: NDArray) -> None:
         plain = self.smoothing == 0 and self.kind == "alpha"
         if plain and s.dtype == np.float32 and single.takes(s.shape[1], self.k):
             single.topk_hinge_rows(s, _one_each(labels), self.k, value, gradient)
         else:
             super().compiled(s, labels, value, gradient)
 
-    def projection(self) -> Operator:  # noqa: D102
+    def projection(self) -> Operator:
         return TopKSimplex(self.k, 1.0, self.kind, 0.0)
 
-    def vertex(self, u: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+    def vertex(self, u: Tensor) -> tuple[Tensor, Tensor]:
         top = u.topk(self.k, dim=-1).values
         counts = 1.0 + top
         if self.kind == "beta":
@@ -207,7 +207,7 @@ class TopKHinge(MaxMargin):  # noqa: D101
 
 
 @dataclass(frozen=True)
-class WeightedTopKHinge(MaxMargin):  # noqa: D101
+class WeightedTopKHinge(MaxMargin):
     weights: tuple[float, ...]
     label: bool
     envelope: str
@@ -216,23 +216,23 @@ class WeightedTopKHinge(MaxMargin):  # noqa: D101
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", tuple(self.weights))  # torch passes lists
 
-    def twin(self) -> losses.Loss:  # noqa: D102
+    def twin(self) -> losses.Loss:
         return losses.WeightedTopKHinge(
             self.weights, label=self.label, smoothing=self.smoothing, envelope=self.envelope
         )
 
-    def check_classes(self, m: int) -> None:  # noqa: D102
+    def check_classes(self, m: int) -> None:
         super().check_classes(m)
         check_k(len(self.weights), m - 1 + self.label, "the number of places", name="weights")
 
     @property
-    def all_slots(self) -> bool:  # noqa: D102
+    def all_slots(self) -> bool:
         return self.envelope == "all"
 
-    def projection(self) -> Operator:  # noqa: D102
+    def projection(self) -> Operator:
         return WeightedTopK(self.weights, 1.0, self.label, 1.0 if self.all_slots else 0.0)
 
-    def vertex(self, u: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+    def vertex(self, u: Tensor) -> tuple[Tensor, Tensor]:
         h = 1.0 + u
         slots = torch.nn.functional.pad(h, (0, 1)) if self.label else h
         order = slots.argsort(dim=-1, descending=True, stable=True)[..., : len(self.weights)]
@@ -244,38 +244,38 @@ class WeightedTopKHinge(MaxMargin):  # noqa: D101
 
 
 @dataclass(frozen=True)
-class TopKEntropy(OneLabel):  # noqa: D101
+class TopKEntropy(OneLabel):
     k: int
     schema = "int k"
 
-    def check_classes(self, m: int) -> None:  # noqa: D102
+    def check_classes(self, m: int) -> None:
         super().check_classes(m)
         check_k(self.k, m - 1, "the number of other classes")
 
-    def compiled(self, s: NDArray, labels: Labels, value: NDArray, gradient: NDArray) -> None:  # noqa: D102
+    def compiled(self, s: NDArray, labels: Labels, value: NDArray, gradient: NDArray) -> None:
         if s.dtype == np.float32 and single.takes(s.shape[1], self.k):
             single.topk_entropy_rows(s, _one_each(labels), self.k, value, gradient)
         else:
             super().compiled(s, labels, value, gradient)
 
-    def of_differences(self, u: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+    def of_differences(self, u: Tensor) -> tuple[Tensor, Tensor]:
         largest, p = topk_softmax(u, self.k)
         return torch.logaddexp(largest, torch.zeros_like(largest)), p
 
-    def others_derivative(self, p: Tensor, h: Tensor) -> Tensor:  # noqa: D102
+    def others_derivative(self, p: Tensor, h: Tensor) -> Tensor:
         return _pieces.topk_entropy_pieces(p, h, 0.0, self.k)
 
 
 @dataclass(frozen=True)
-class TruncatedTopKEntropy(OneLabel):  # noqa: D101
+class TruncatedTopKEntropy(OneLabel):
     k: int
     schema = "int k"
 
-    def check_classes(self, m: int) -> None:  # noqa: D102
+    def check_classes(self, m: int) -> None:
         super().check_classes(m)
         check_k(self.k, m - 1, "the number of other classes")
 
-    def of_differences(self, u: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+    def of_differences(self, u: Tensor) -> tuple[Tensor, Tensor]:
         if self.k > 1:
             u = u.masked_fill(_largest(u, u.topk(self.k - 1, dim=-1).values), -torch.inf)
         top = u.amax(-1, keepdim=True).clamp(min=0.0)
@@ -284,7 +284,7 @@ class TruncatedTopKEntropy(OneLabel):  # noqa: D101
         value = torch.where(top > 0, top + torch.log(total + own), torch.log1p(total))
         return value, e / (total + own)
 
-    def others_derivative(self, p: Tensor, h: Tensor) -> Tensor:  # noqa: D102
+    def others_derivative(self, p: Tensor, h: Tensor) -> Tensor:
         return p * (h - _sum(p * h))  # the label has h = 0
 
 
@@ -292,12 +292,12 @@ class TruncatedTopKEntropy(OneLabel):  # noqa: D101
 
 
 @dataclass(frozen=True)
-class MultilabelHinge(RowLoss):  # noqa: D101
+class MultilabelHinge(RowLoss):
     smoothing: float
     schema = "float smoothing"
     multilabel = True
 
-    def pure(self, s: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+    def pure(self, s: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         low = torch.where(target, s, torch.inf).amin(-1, keepdim=True)
         high = torch.where(target, -torch.inf, s).amax(-1, keepdim=True)
         largest = high - low + 1.0
@@ -317,7 +317,7 @@ class MultilabelHinge(RowLoss):  # noqa: D101
         p = torch.where(both & largest.isnan(), torch.nan, p)
         return value.squeeze(-1), torch.where(target, -p, p)
 
-    def derivative(self, v: Tensor, target: Tensor, g: Tensor) -> Tensor:  # noqa: D102
+    def derivative(self, v: Tensor, target: Tensor, g: Tensor) -> Tensor:
         if not self.smoothing:
             return torch.zeros_like(g)
         moved = _pieces.bipartite_pieces(v.abs(), target, torch.where(target, -g, g), 1.0)
@@ -325,10 +325,10 @@ class MultilabelHinge(RowLoss):  # noqa: D101
 
 
 @dataclass(frozen=True)
-class MultilabelSoftmax(RowLoss):  # noqa: D101
+class MultilabelSoftmax(RowLoss):
     multilabel = True
 
-    def pure(self, s: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+    def pure(self, s: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         both = target.any(-1, keepdim=True) & ~target.all(-1, keepdim=True)
         share = target.to(s.dtype) / _sum(target.to(s.dtype)).clamp(min=1.0)
         top = s.amax(-1, keepdim=True)
@@ -337,7 +337,7 @@ class MultilabelSoftmax(RowLoss):  # noqa: D101
         value = torch.where(both, gap + torch.log(_sum(e)), 0.0)
         return value.squeeze(-1), torch.where(both, e / _sum(e) - share, 0.0)
 
-    def derivative(self, v: Tensor, target: Tensor, g: Tensor) -> Tensor:  # noqa: D102
+    def derivative(self, v: Tensor, target: Tensor, g: Tensor) -> Tensor:
         both = target.any(-1, keepdim=True) & ~target.all(-1, keepdim=True)
         share = target.to(v.dtype) / _sum(target.to(v.dtype)).clamp(min=1.0)
         pi = torch.where(both, v + share, 0.0)
@@ -345,34 +345,34 @@ class MultilabelSoftmax(RowLoss):  # noqa: D101
 
 
 @dataclass(frozen=True)
-class OneVsAllHinge(RowLoss):  # noqa: D101
+class OneVsAllHinge(RowLoss):
     smoothing: float
     schema = "float smoothing"
     multilabel = True
 
-    def pure(self, s: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+    def pure(self, s: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         short = 1.0 - torch.where(target, s, -s)
         p = (short / self.smoothing).clamp(0.0, 1.0) if self.smoothing else (short > 0).to(s.dtype)
         value = (p * (short - 0.5 * self.smoothing * p)).sum(-1)
         return value, torch.where(target, -p, p)
 
-    def derivative(self, v: Tensor, target: Tensor, g: Tensor) -> Tensor:  # noqa: D102
+    def derivative(self, v: Tensor, target: Tensor, g: Tensor) -> Tensor:
         if not self.smoothing:
             return torch.zeros_like(g)
         return torch.where((v != 0) & (v.abs() < 1), g / self.smoothing, 0.0)
 
 
 @dataclass(frozen=True)
-class OneVsAllLogistic(RowLoss):  # noqa: D101
+class OneVsAllLogistic(RowLoss):
     multilabel = True
 
-    def pure(self, s: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+    def pure(self, s: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         short = torch.where(target, -s, s)
         p = torch.sigmoid(short)
         value = torch.logaddexp(short, torch.zeros_like(short)).sum(-1)
         return value, torch.where(target, -p, p)
 
-    def derivative(self, v: Tensor, target: Tensor, g: Tensor) -> Tensor:  # noqa: D102
+    def derivative(self, v: Tensor, target: Tensor, g: Tensor) -> Tensor:
         p = torch.where(target, -v, v)
         return p * (1.0 - p) * g
 

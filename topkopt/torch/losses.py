@@ -193,9 +193,7 @@ def multilabel_softmax(
     >>> multilabel_softmax(torch.zeros(1, 4), torch.tensor([[1, 1, 0, 0]]))
     tensor(1.3863)
     """
-    return reduced(
-        _row_losses.MultilabelSoftmax(), input, target, weight, ignore_index, reduction
-    )
+    return reduced(_row_losses.MultilabelSoftmax(), input, target, weight, ignore_index, reduction)
 
 
 def one_vs_all_hinge(

@@ -86,9 +86,7 @@ def _with_a_middle(
     return torch.where(in_u, s / k, torch.where(in_m, x, 0.0))
 
 
-def _piece(
-    d: Tensor, k: int, radius: float, bias: float, top_sum: Tensor
-) -> tuple[Tensor, Tensor]:
+def _piece(d: Tensor, k: int, radius: float, bias: float, top_sum: Tensor) -> tuple[Tensor, Tensor]:
     """Return how many of the k largest entries, and of the others, are between c and tau."""
     inside = d[..., :k].flip(-1)  # in the order in which tau meets them
     outside = torch.where(d[..., k:].isfinite(), d[..., k:], 0.0)
