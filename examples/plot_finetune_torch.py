@@ -4,8 +4,8 @@ Fine-tuning a network for k guesses
 
 A small network learns the handwritten digits with the softmax loss. It is then
 fine-tuned with other losses, as in the papers, and with the softmax loss for as long: what counts
-is whether the right digit is among the first two guesses. Twenty seeds, with their spread; the first
-layer is so narrow that there is something left to gain.
+is whether the right digit is among the first two guesses. Twenty seeds, with their spread; the
+first layer is so narrow that there is something left to gain.
 """
 
 import matplotlib.pyplot as plt
@@ -73,7 +73,7 @@ for name, found in after.items():
     )
 
 figure, ax = plt.subplots(figsize=(7, 3.5), layout="constrained")
-for place, (name, found) in enumerate(after.items()):
+for place, found in enumerate(after.values()):
     gain = found - before
     ax.plot(np.full(SEEDS, place), gain, ".", color="C0", alpha=0.5)
     ax.errorbar(place, gain.mean(), gain.std(ddof=1), marker="o", capsize=4, color="C1")

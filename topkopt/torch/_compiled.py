@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ def _in_parts(work: Callable[[slice], None], n_rows: int, length: int) -> None:
     """Call work(rows) for parts that cover all rows, in as many threads as torch may use."""
     parts = min(torch.get_num_threads(), 1 + n_rows * length // _WORTH_A_THREAD, max(n_rows, 1))
     ends = np.linspace(0, n_rows, parts + 1).astype(int).tolist()
-    slices = [slice(start, end) for start, end in zip(ends[:-1], ends[1:], strict=True)]
+    slices = [slice(start, end) for start, end in pairwise(ends)]
     waiting = [_pool(parts - 1).submit(work, part) for part in slices[1:]] if parts > 1 else []
     work(slices[0])
     for part in waiting:
@@ -78,7 +79,8 @@ def _solve_rows(operator: Operator, b: Tensor, *bounds: Tensor) -> Tensor:
 
     def work(part: slice) -> None:
         own = [bound[part] if bound.ndim else bound for bound in spread]
-        operator.compiled(rows[part], *own, out=out[part])
+        solve: Any = operator.compiled  # which takes as many bounds as there are
+        solve(rows[part], *own, out=out[part])
 
     if x.numel():
         _in_parts(work, *rows.shape)

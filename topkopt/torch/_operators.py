@@ -9,7 +9,7 @@ the others become NaN.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from numpy.typing import NDArray
@@ -29,6 +29,9 @@ __all__ = [
     "TopKSimplex",
     "WeightedTopK",
 ]
+
+
+Kind = Literal["alpha", "beta", "label"]  # of a top-k simplex
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,7 @@ class TopKSimplex(Operator):
 
     k: int
     radius: float
-    kind: str
+    kind: Kind
     bias: float
     schema = "int k, float radius, str kind, float bias"
 

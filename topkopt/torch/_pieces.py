@@ -5,8 +5,8 @@ the same, x moves in the span of some directions B only, and with the Hessian Q 
 
     D = dx/db = B (B'QB)^-1 B',
 
-which is symmetric: it is the Jacobian, and its transpose. For projections Q = I + rho 11'; then with
-P the orthogonal projection onto the span of B,
+which is symmetric: it is the Jacobian, and its transpose. For projections Q = I + rho 11'; then
+with P the orthogonal projection onto the span of B,
 
     D = P - c (P1)(P1)',      c = rho/(1 + rho <1,P1>),  or 1/<1,P1> where <1,x> is at its bound.
 

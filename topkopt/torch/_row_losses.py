@@ -10,7 +10,7 @@ its derivative is E D E', with D from the piece that p is on and E' g = g_j - g_
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from topkopt._kernels import single
 from topkopt._validation import check_k
 from topkopt.losses.batch import evaluate_rows
 from topkopt.torch import _pieces
-from topkopt.torch._operators import Operator, TopKSimplex, WeightedTopK
+from topkopt.torch._operators import Kind, Operator, TopKSimplex, WeightedTopK
 from topkopt.torch._pure.bipartite import project_bipartite
 from topkopt.torch._pure.entropy import topk_softmax
 
@@ -164,7 +164,7 @@ class MaxMargin(OneLabel):
 @dataclass(frozen=True)
 class TopKHinge(MaxMargin):
     k: int
-    kind: str
+    kind: Kind
     schema = "float smoothing, int k, str kind"
 
     def parameters(self) -> tuple[Any, ...]:
@@ -210,7 +210,7 @@ class TopKHinge(MaxMargin):
 class WeightedTopKHinge(MaxMargin):
     weights: tuple[float, ...]
     label: bool
-    envelope: str
+    envelope: Literal["others", "all"]
     schema = "float smoothing, float[] weights, bool label, str envelope"
 
     def __post_init__(self) -> None:

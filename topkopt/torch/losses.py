@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import torch
@@ -25,6 +26,7 @@ from torch import Tensor
 
 from topkopt._validation import check_flag, check_k, check_profile, check_scalar
 from topkopt.torch import _row_losses
+from topkopt.torch._operators import Kind
 from topkopt.torch._reduction import reduced
 
 __all__ = [
@@ -54,7 +56,7 @@ def topk_hinge(
     target: Tensor,
     k: int,
     *,
-    kind: str = "alpha",
+    kind: Kind = "alpha",
     smoothing: float = 0.0,
     weight: Tensor | None = None,
     ignore_index: int = -100,
@@ -83,7 +85,7 @@ def weighted_topk_hinge(
     *,
     label: bool = False,
     smoothing: float = 0.0,
-    envelope: str = "others",
+    envelope: Literal["others", "all"] = "others",
     weight: Tensor | None = None,
     ignore_index: int = -100,
     reduction: str = "mean",
@@ -139,7 +141,7 @@ def truncated_topk_entropy(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    """Truncated top-k entropy loss: the softmax loss without the k - 1 best of the others.
+    """The truncated top-k entropy loss: the softmax loss without the k - 1 best of the others.
 
     It is not convex. Parameters are those of `topkopt.losses.TruncatedTopKEntropy`, and the
     arguments at the top of this module.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from topkopt.torch import losses
+from topkopt.torch._operators import Kind
 
 __all__ = [
     "MultilabelHingeLoss",
@@ -89,7 +90,7 @@ class TopKHingeLoss(RowLossModule):
     def __init__(
         self,
         k: int,
-        kind: str = "alpha",
+        kind: Kind = "alpha",
         smoothing: float = 0.0,
         *,
         weight: Tensor | None = None,
@@ -116,7 +117,7 @@ class WeightedTopKHingeLoss(RowLossModule):
         k: int | None = None,
         label: bool = False,
         smoothing: float = 0.0,
-        envelope: str = "others",
+        envelope: Literal["others", "all"] = "others",
         *,
         weight: Tensor | None = None,
         ignore_index: int = -100,

@@ -36,7 +36,7 @@ def _left(t: Tensor) -> Tensor:
 
 
 def _right(t: Tensor) -> Tensor:
-    """Steps of Fritsch, Shafer and Crowley on the residual t - w - log w."""
+    """Take steps of Fritsch, Shafer and Crowley on the residual t - w - log w."""
     w = t - t.log()
     for _ in range(2):
         p = 1 + w
