@@ -56,7 +56,7 @@ cdef double entropy_row(const float* s, Py_ssize_t m, Py_ssize_t own, Py_ssize_t
     cdef Py_ssize_t[SINGLE_MOST_K] place
     cdef double[SINGLE_MOST_K] tail
     cdef Py_ssize_t j, n = 0
-    cdef double mine = s[own], near, rest, t, largest = 0.0, log_sigma
+    cdef double mine = s[own], near, rest, t, t_own, largest = 0.0, log_sigma
     tk_largest_places(s, m, own, k, place)
     near = s[place[k - 1]]
     rest = <double> tk_exp_below(s, m, <float> near, v) - k - v[own]
@@ -71,7 +71,8 @@ cdef double entropy_row(const float* s, Py_ssize_t m, Py_ssize_t own, Py_ssize_t
     log_sigma = -log1p_exp(-largest)
     tk_scale(v, m, <float> exp(log_sigma - t))
     for j in range(k):
-        v[place[j]] = <float> exp(log_sigma + (-log(<double> k) if j < n else s[place[j]] - near - t))
+        t_own = -log(<double> k) if j < n else s[place[j]] - near - t
+        v[place[j]] = <float> exp(log_sigma + t_own)
     v[own] = <float> -exp(log_sigma)
     return log1p_exp(largest)
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from topkopt.torch import _compiled
+import topkopt.torch._compiled as _compiled
 from topkopt.torch._operators import Operator
 from topkopt.torch._row_losses import RowLoss
 

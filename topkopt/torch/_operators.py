@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+import topkopt.torch._pieces as _pieces
 from topkopt import projections, prox
-from topkopt.torch import _pieces
 from topkopt.torch._pure import entropy, knapsack, topk, weighted
 
 __all__ = [

@@ -17,11 +17,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+import topkopt.torch._pieces as _pieces
 from topkopt import losses
 from topkopt._kernels import single
 from topkopt._validation import check_k
 from topkopt.losses.batch import evaluate_rows
-from topkopt.torch import _pieces
 from topkopt.torch._operators import Kind, Operator, TopKSimplex, WeightedTopK
 from topkopt.torch._pure.bipartite import project_bipartite
 from topkopt.torch._pure.entropy import topk_softmax

@@ -24,8 +24,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+import topkopt.torch._row_losses as _row_losses
 from topkopt._validation import check_flag, check_k, check_profile, check_scalar
-from topkopt.torch import _row_losses
 from topkopt.torch._operators import Kind
 from topkopt.torch._reduction import reduced
 
@@ -141,7 +141,7 @@ def truncated_topk_entropy(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    """The truncated top-k entropy loss: the softmax loss without the k - 1 best of the others.
+    """Softmax loss without the k - 1 best of the others, the truncated top-k entropy loss.
 
     It is not convex. Parameters are those of `topkopt.losses.TruncatedTopKEntropy`, and the
     arguments at the top of this module.

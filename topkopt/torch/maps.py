@@ -15,8 +15,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+import topkopt.torch._operators as _operators
 from topkopt._validation import check_flag, check_k, check_scalar, check_weights
-from topkopt.torch import _operators
 from topkopt.torch._differentiation import solve
 
 __all__ = [

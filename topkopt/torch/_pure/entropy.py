@@ -7,7 +7,7 @@ e^(b_j) + e^(b_{j+1}) + ... in descending order, entry j is free if it is at mos
 the mass 1 - (j-1) u is left to it and to those behind it.
 
 **With a quadratic**, alpha > 0, x_j = min(V(b_j - t)/alpha, u), and t is the root of a decreasing
-function. So it is for the **top-k simplex**: with c = alpha s/k, mu_j = max(0, b_j - t - c - log c),
+function. So it is for the **top-k simplex**: with c = alpha s/k and mu_j = max(0, b_j-t-c-log c),
 
     sum_j min(V(b_j - t), c) = k c,      k c + V(alpha - t - <1,mu>/k) = alpha.
 
