@@ -92,7 +92,7 @@ class Box(Operator):
     schema = "float total, bool equality, float bias"
     inputs = ("b", "lower", "upper")
 
-    def solvable(self, b: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    def solvable(self, b: Tensor, lower: Tensor, upper: Tensor) -> Tensor:  # type: ignore[override]
         finite = b.amax(-1, keepdim=True).isfinite()
         least = lower.expand_as(b).sum(-1, keepdim=True)
         rounding = 4 * torch.finfo(b.dtype).eps * b.shape[-1]
@@ -104,16 +104,16 @@ class Box(Operator):
             possible = possible & (most >= self.total - slack)
         return finite & possible
 
-    def pure(self, b: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    def pure(self, b: Tensor, lower: Tensor, upper: Tensor) -> Tensor:  # type: ignore[override]
         bounds = lower.expand_as(b), upper.expand_as(b)
         return knapsack.project_box(b, *bounds, self.total, self.equality, self.bias)
 
-    def compiled(self, b: NDArray, lower: NDArray, upper: NDArray, out: NDArray) -> None:
+    def compiled(self, b: NDArray, lower: NDArray, upper: NDArray, out: NDArray) -> None:  # type: ignore[override]
         projections.project_capped_simplex(
             b, lower, upper, self.total, equality=self.equality, bias=self.bias, out=out
         )
 
-    def derivative(self, x: Tensor, g: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    def derivative(self, x: Tensor, g: Tensor, lower: Tensor, upper: Tensor) -> Tensor:  # type: ignore[override]
         free = (x > lower) & (x < upper)
         size = x.abs().sum(-1, keepdim=True) + abs(self.total)
         short = self.total - x.sum(-1, keepdim=True)
