@@ -1,9 +1,10 @@
 # Every target sets itself up in .venv; repeated calls are quick.
 #   make demo     build, train six losses, print tables and save topkopt-demo-*.png
-#   make test     build, lint and run every test
+#   make test     build, lint and run every test but those of topkopt.torch
+#   make test-torch   those, in an environment that has PyTorch as well
 #   make lint     the linters, the type checker and a build without compiler warnings
 #   make bench    every benchmark, recorded in asv_benches/results
-#   make smoke    every benchmark once, failing when one fails
+#   make smoke    every benchmark once, failing when one fails; make smoke-torch for those of PyTorch
 #   make bench-site        the curves of what is recorded there, in build/bench-site
 #   make benchopt          a quick run of asv_benches/benchopt
 #   make docs     the site, in build/site
@@ -24,13 +25,17 @@ BIN := .venv/bin
 READY := .venv/ready
 READY_FOR_DEMO := .venv/ready-for-demo
 STRICT := build/strict
+TORCH := build/torch
+TORCH_TESTS := tests/torch topkopt/torch docs/torch.md \
+    tests/test_examples.py::test_example[plot_finetune_torch]
 OUTSIDE := $(PATH)
 PACKAGES := import sysconfig; print(sysconfig.get_path("purelib"))
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 ASV := cd asv_benches && HOME="$$PWD/env" ../$(BIN)/asv
+ASV_TORCH := cd asv_benches && HOME="$$PWD/env" ../$(TORCH)/bin/python -m asv
 
-.PHONY: demo test lint bench smoke dev clean sanitize test-baseline test-boundscheck test-aarch64 \
-    bench-site benchopt docs dist
+.PHONY: demo test test-torch lint bench smoke smoke-torch dev clean sanitize test-baseline \
+    test-boundscheck test-aarch64 bench-site benchopt docs dist race
 .NOTPARALLEL:  # the targets share .venv
 
 demo: $(READY_FOR_DEMO)
@@ -39,6 +44,10 @@ demo: $(READY_FOR_DEMO)
 test: lint
 	$(BIN)/python -c 'import topkopt'  # rebuilds once, before the workers would all try to
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+
+test-torch: $(TORCH)/ready
+	$(TORCH)/bin/python -c 'import topkopt'
+	$(TORCH)/bin/python -m pytest -n $(JOBS) --dist load --doctest-glob=torch.md $(TORCH_TESTS)
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -61,6 +70,12 @@ smoke: $(READY)
 	$(ASV) machine --yes
 	$(ASV) check --python=same
 	$(ASV) run --python=same --quick --dry-run --show-stderr
+
+smoke-torch: export TOPKOPT_BENCH_QUICK := 1
+smoke-torch: $(TORCH)/ready
+	mkdir -p asv_benches/env
+	$(ASV_TORCH) machine --yes
+	$(ASV_TORCH) run --python=same --bench '^torch_losses' --quick --dry-run --show-stderr
 
 dev: $(READY)
 
@@ -88,6 +103,16 @@ sanitize test-baseline test-boundscheck: $(READY)
 	    --no-build-isolation -Cbuild-dir=build/$@/objects $(OPTIONS:%=-Csetup-args=%) .
 	$(WATCHED) build/$@/bin/python -m pytest -n $(JOBS) --dist loadfile --fuzz-seconds 20 \
 	    --capture sys tests README.md reference/README.md --pyargs topkopt
+
+# PyTorch is large, so it has an environment of its own beside .venv, whose packages and editable
+# installation it shares. The tests name one version of it, as the extra `test-torch` says.
+$(TORCH)/ready: $(READY) pyproject.toml
+	$(BIN)/python -m venv --without-pip $(TORCH)
+	$(BIN)/python -c '$(PACKAGES)' | sed 's/.*/import site; site.addsitedir("&")/' \
+	    > "$$($(TORCH)/bin/python -c '$(PACKAGES)')/borrowed.pth"
+	$(BIN)/python -m pip --python $(TORCH)/bin/python install --quiet $$($(BIN)/python -c \
+	    'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["test-torch"])')
+	touch $@
 
 # The build runs in the environment itself, so that an editable installation can repeat it.
 $(READY): EXTRAS := dev

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from importlib.util import find_spec
 
 # The tests run on all cores already, and BLAS threads that wait for each other would only stand in
 # their way. The libraries look at this when NumPy is imported.
@@ -25,6 +26,27 @@ settings.load_profile("topkopt")
 
 # A shell starts background jobs deaf to Ctrl-C, and the tests of it would wait for ever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+HAS_TORCH = find_spec("torch") is not None
+
+
+class WithoutTorch:
+    """Leaves out what imports PyTorch, and says so."""
+
+    def pytest_ignore_collect(self, collection_path):
+        return True if collection_path.name == "torch" and collection_path.is_dir() else None
+
+    def pytest_terminal_summary(self, terminalreporter):
+        terminalreporter.write_line(
+            "The tests of topkopt.torch were left out: PyTorch is not installed here. "
+            "`make test-torch` runs them."
+        )
+
+
+def pytest_configure(config):
+    if not HAS_TORCH:
+        config.pluginmanager.register(WithoutTorch())
 
 
 def pytest_addoption(parser):

@@ -15,7 +15,7 @@ LAYERS = [
     ["special", "projections", "prox", "losses", "datasets", "_config"],
     ["solvers"],
     ["_scores", "metrics"],
-    ["estimators", "plotting"],
+    ["estimators", "plotting", "torch"],
     ["__init__"],
     ["_demo"],
     ["__main__"],

@@ -6,7 +6,11 @@ import importlib
 from typing import Any
 
 # The package behind an import name, and the extra of topkopt that installs it.
-_EXTRAS = {"sklearn": ("scikit-learn", "sklearn"), "matplotlib": ("matplotlib", "plot")}
+_EXTRAS = {
+    "sklearn": ("scikit-learn", "sklearn"),
+    "matplotlib": ("matplotlib", "plot"),
+    "torch": ("PyTorch", "torch"),
+}
 
 
 def require(module: str) -> Any:

@@ -52,8 +52,22 @@ def refuse_masked(x: Any, name: str) -> None:
         )
 
 
+def _from_tensor(x: Any, name: str) -> Any:
+    """Return what NumPy can read of a PyTorch tensor; other objects as they are."""
+    if type(x).__module__.partition(".")[0] != "torch" or not hasattr(x, "requires_grad"):
+        return x
+    if x.device.type != "cpu" or x.requires_grad:
+        where = "a gradient" if x.requires_grad else f"the device {x.device}"
+        raise TypeError(
+            f"{name} must be an array or a plain tensor in main memory, got a tensor with {where}; "
+            "use the function of this name in topkopt.torch, or pass it detached on the CPU."
+        )
+    return x.float() if str(x.dtype) == "torch.bfloat16" else x
+
+
 def as_array(x: Any, name: str) -> NDArray:
     """Return x as an array, which lists of unequal lengths do not make."""
+    x = _from_tensor(x, name)
     refuse_masked(x, name)
     try:
         return np.asarray(x)

@@ -1,0 +1,91 @@
+"""Projections onto the simplex and the capped simplex.
+
+Solve    min_x  1/2 |x - b|^2 + rho/2 <1,x>^2,   lo <= x <= hi,   <1,x> = r  (or <= r).
+The solution is  x = clip(b - t, lo, hi).  S(t) = <1,x> falls with t and is linear between kinks,
+which are the numbers b_j - hi_j and b_j - lo_j. So sort the kinks, halve their list until two are
+left between which the root lies, and solve the linear equation there.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from topkopt.torch._pure.scan import take
+
+__all__ = ["project_box", "project_simplex", "threshold"]
+
+
+def threshold(
+    b: Tensor, lower: Tensor, upper: Tensor, gain: float, slope: float, constant: Tensor
+) -> Tensor:
+    """Return the root t, of shape (..., 1), of ``gain S(t) - slope t = constant``."""
+
+    def excess(t: Tensor) -> Tensor:
+        total = torch.clamp(b - t, lower, upper).sum(-1, keepdim=True)
+        return gain * total - slope * t - constant
+
+    kinks = torch.cat([b - upper, b - lower], dim=-1)
+    kinks = torch.where(kinks.isfinite(), kinks, torch.cat([b, b], dim=-1))  # of no bound: any
+    kinks = kinks.sort(dim=-1).values
+    # the number of kinks at which the left side is still above: halve the interval it lies in
+    low = torch.zeros_like(kinks[..., :1], dtype=torch.int64)
+    high = low + kinks.shape[-1]
+    for _ in range(kinks.shape[-1].bit_length()):
+        middle = (low + high) // 2
+        above = excess(take(kinks, middle.clamp(max=kinks.shape[-1] - 1))) >= 0
+        open_interval = low < high
+        low = torch.where(open_interval & above, middle + 1, low)
+        high = torch.where(open_interval & ~above, middle, high)
+    infinite = torch.full_like(kinks[..., :1], torch.inf)
+    edges = torch.cat([-infinite, kinks, infinite], dim=-1)
+    left, right = take(edges, low), take(edges, low + 1)
+    return _solve_between(b, lower, upper, gain, slope, constant, left, right)
+
+
+def _solve_between(
+    b: Tensor,
+    lower: Tensor,
+    upper: Tensor,
+    gain: float,
+    slope: float,
+    constant: Tensor,
+    left: Tensor,
+    right: Tensor,
+) -> Tensor:
+    """Solve where nobody changes sides: S(t) = fixed + sum of the free b - (their number) t."""
+    at_lower, at_upper = b - lower <= left, b - upper >= right
+    free = ~(at_lower | at_upper)
+    # near an end of the interval, so that the free entries are small numbers
+    near = torch.where(left.isfinite(), left, torch.where(right.isfinite(), right, 0.0))
+    parts = torch.where(free, b - near, torch.where(at_lower, lower, upper))
+    steepness = gain * free.to(b.dtype).sum(-1, keepdim=True) + slope
+    offset = (gain * parts.sum(-1, keepdim=True) - slope * near - constant) / steepness
+    offset = torch.where(steepness > 0, offset, 0.0)  # S is flat here: every t will do
+    return torch.minimum(torch.maximum(near + offset, left), right)
+
+
+def project_simplex(b: Tensor, radius: float) -> Tensor:
+    """Project onto ``{x >= 0, <1,x> = radius}``; t follows from sums of the largest entries."""
+    top = b.amax(-1, keepdim=True)
+    d = b - top  # the projection does not see a common shift
+    zero = torch.zeros_like(d)
+    lower, upper = zero, torch.where(d.isfinite(), torch.inf, zero)
+    d = torch.where(d.isfinite(), d, -radius - 1.0)
+    t = threshold(d, lower, upper, 1.0, 0.0, torch.full_like(top, radius))
+    return torch.clamp(d - t, lower, upper)
+
+
+def project_box(
+    b: Tensor, lower: Tensor, upper: Tensor, total: float, equality: bool, bias: float
+) -> Tensor:
+    """Project onto ``{lower <= x <= upper}`` with a fixed or a bounded sum."""
+    upper = torch.where(b.isfinite(), upper, lower)
+    anchor = b.amax(-1, keepdim=True)  # 1e6 + small: keep the digits of what is small
+    d = torch.where(b.isfinite(), b - anchor, 0.0)
+    t = threshold(d, lower, upper, 1.0, 0.0, torch.full_like(anchor, total))
+    if not equality:
+        # The sum is free to be smaller: t = bias <1,x>, which is 0 - anchor without a bias.
+        loose = threshold(d, lower, upper, bias, 1.0, anchor) if bias else -anchor
+        t = torch.maximum(t, loose)
+    return torch.clamp(d - t, lower, upper)

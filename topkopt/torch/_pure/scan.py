@@ -1,0 +1,43 @@
+"""Running sums and maxima as trees: as many passes as the length has binary digits.
+
+``torch.cumsum`` has no deterministic form on CUDA; these do, and their rounding errors grow with
+the logarithm of the length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+__all__ = ["running", "running_from_end", "running_sum", "take"]
+
+
+def running(x: Tensor, combine: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """Return x_1, x_1 x_2, x_1 x_2 x_3, ... along the last dimension for an associative product.
+
+    >>> running(torch.tensor([1.0, 2.0, 3.0]), torch.add)
+    tensor([1., 3., 6.])
+    """
+    reach = 1
+    while reach < x.shape[-1]:
+        joined = combine(x[..., reach:], x[..., :-reach])
+        x = torch.cat([x[..., :reach], joined], dim=-1)
+        reach *= 2
+    return x
+
+
+def running_sum(x: Tensor) -> Tensor:
+    """Return the sums of the first entries."""
+    return running(x, torch.add)
+
+
+def running_from_end(x: Tensor, combine: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """Return ..., x_{n-1} x_n, x_n: the products of the last entries."""
+    return running(x.flip(-1), combine).flip(-1)
+
+
+def take(x: Tensor, index: Tensor) -> Tensor:
+    """Return x[..., index] for one index per vector, which keeps its dimension."""
+    return torch.gather(x, -1, index)
