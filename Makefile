@@ -5,6 +5,7 @@
 #   make lint     the linters, the type checker and a build without compiler warnings
 #   make bench    every benchmark, recorded in asv_benches/results
 #   make smoke    every benchmark once, failing when one fails; make smoke-torch for those of PyTorch
+#   make race     ours against scikit-learn's solvers, into docs/performance.md
 #   make bench-site        the curves of what is recorded there, in build/bench-site
 #   make benchopt          a quick run of asv_benches/benchopt
 #   make docs     the site, in build/site
@@ -171,6 +172,9 @@ dist:
 	sha256sum dist/*.tar.gz
 
 # Results are small files, one per machine and commit, and committed when they are worth keeping.
+race: $(READY)
+	$(BIN)/python asv_benches/race.py --page docs/performance.md --picture docs/race.png
+
 bench-site: $(READY)
 	mkdir -p asv_benches/env
 	$(ASV) machine --yes --machine $(MACHINE)
