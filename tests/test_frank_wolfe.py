@@ -10,7 +10,7 @@ from topkopt import ConvergenceWarning, losses, reference, solve
 from topkopt.solvers.choice import METHODS, make_method
 from topkopt.solvers.vertices import VertexExamples
 
-FAMILY = tuple(method for method in METHODS if method not in ("sdca", "newton"))
+FAMILY = ("frank_wolfe", "away_step", "pairwise", "block_frank_wolfe")
 LINEAR_RATE = ("away_step", "pairwise")
 LOSSES = [
     losses.Hinge(),

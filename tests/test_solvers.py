@@ -48,9 +48,18 @@ def problem(loss, n=20, d=4, m=5, seed=0):
 
 def objectives(X, y, twin, solution, weight=None, *, kernel=False):
     """Return P and D by the reference, from the weights and the dual variables as they are."""
-    scores = X @ (solution.dual if kernel else solution.coef)
     weight = np.ones(len(X)) if weight is None else weight
-    return reference.sdca.certificate(scores, solution.dual, y, twin, solution.C, weight)
+    if kernel:
+        scores = X @ solution.dual
+        return reference.sdca.certificate(scores, solution.dual, y, twin, solution.C, weight)
+    # W need not be X'A: L-BFGS and Newton certify a W of their own.
+    n, C, A, W = len(X), solution.C, solution.dual, solution.coef
+    used = np.flatnonzero(weight)
+    values = sum(weight[i] * twin.value(X[i] @ W, y[i]) for i in used)
+    conjugates = sum(weight[i] * twin.conjugate(-A[i] / (C * weight[i]), y[i]) for i in used)
+    primal = values / n + np.vdot(W, W) / (2 * C * n)
+    dual_value = -conjugates / n - (np.square(X.T @ A)).sum() / (2 * C * n)
+    return primal, dual_value, (primal - dual_value) / max(abs(primal), abs(dual_value))
 
 
 def quietly(*args, **kwargs):

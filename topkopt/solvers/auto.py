@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from topkopt.solvers.certificate import Certificate
-from topkopt.solvers.data import KernelData
+from topkopt.solvers.certificate import Certificate, certify
+from topkopt.solvers.data import KernelData, inner_product
 from topkopt.solvers.lbfgs import make_lbfgs
 from topkopt.solvers.method import Method
-from topkopt.solvers.newton import Newton
+from topkopt.solvers.newton import Newton, pass_operations
 from topkopt.solvers.newton_systems import LARGEST
 from topkopt.solvers.problem import Problem
 
@@ -36,6 +36,28 @@ _NEAR = 0.1  # the gap from which on Newton's method is considered
 _PER_SYSTEM = 3.0  # factor by which the gap falls for each _SYSTEMS systems of Newton's method
 _SYSTEMS = 4.0
 _RANK = 1.5  # directions in which the block of a moving example can move, on average
+
+
+class Standing(Method):
+    """A W and dual blocks that an earlier training has left; another method goes on from them."""
+
+    def __init__(self, problem: Problem, coef: NDArray, dual: NDArray, name: str):
+        super().__init__(problem)
+        self.coef, self.dual, self.name = coef, dual, name
+
+    def advance(self, budget: float) -> float:
+        """Stand still."""
+        return 0.0
+
+    def certificate(self) -> Certificate:
+        """Return the certificate of the two, of which the first need not be X'A of the other."""
+        rows, pull = np.arange(self.data.n_rows), self.data.coef_from(self.dual)
+        losses, conjugates, _ = self.data.sums(self.problem.examples(), self.coef, self.dual, rows)
+        square, dual_square = inner_product(self.coef, self.coef), inner_product(pull, pull)
+        return certify(self.problem, losses, square, conjugates, dual_square)
+
+    def settle(self) -> None:
+        """Nothing has moved."""
 
 
 class Auto(Method):
@@ -51,6 +73,8 @@ class Auto(Method):
         Feasible dual blocks to start from.
     tol : float
         The gap asked for.
+    coef : ndarray of shape (d, m), optional
+        The W that goes with them, if it is not that of coordinate ascent.
     last : str
         The method that ended the training which this one continues, if there was one.
     """
@@ -61,6 +85,7 @@ class Auto(Method):
         ascent: Callable[[NDArray], Any],
         dual: NDArray,
         tol: float,
+        coef: NDArray | None = None,
         last: str = "",
     ):
         super().__init__(problem)
@@ -68,9 +93,11 @@ class Auto(Method):
         self.tired: set[str] = set()  # methods that gave way and are not tried again
         self.passes = 0.0
         self.seen: list[tuple[float, float]] = []  # passes and gap, since the method began
-        self.current: Any = ascent(dual)
-        if last == "lbfgs" and problem.loss.smooth:
-            self._go_on_with("lbfgs")
+        self.current: Any
+        if coef is not None and last in ("lbfgs", "newton"):
+            self.current = Standing(problem, coef, dual, last)
+        else:
+            self.current = ascent(dual)
 
     # The face of a method is that of the current one.
 
@@ -111,14 +138,15 @@ class Auto(Method):
     def advance(self, budget: float) -> float:
         """Choose a method, and go on with it for a while."""
         chosen = self._choose()
-        if chosen != self.name:
+        if chosen != self.name or isinstance(self.current, Standing):
             self._go_on_with(chosen)
         done = self.current.advance(budget)
         self.passes += done
         return done
 
     def _go_on_with(self, name: str) -> None:
-        self.tired.add(self.name)
+        if not isinstance(self.current, Standing):
+            self.tired.add(self.name)
         dual, coef = self.current.dual, self.current.coef
         self.seen = self.seen[-1:]
         if name == "lbfgs":
@@ -132,6 +160,8 @@ class Auto(Method):
 
     def _choose(self) -> str:
         """Return the method to go on with."""
+        if isinstance(self.current, Standing):
+            return "lbfgs" if self.problem.loss.smooth else "sdca"
         if self.name != "sdca":
             return "sdca" if self.current.stuck else self.name
         left = self._passes_left()
@@ -165,4 +195,4 @@ class Auto(Method):
             return math.inf
         system = size**3 / 3 + (moving * size**2 / 2 if size == features else size**2 * m)
         systems = _SYSTEMS * math.log(gap / self.tol) / math.log(_PER_SYSTEM)
-        return systems * (1.0 + system / (2.0 * m * self.data.n_entries))
+        return systems * (1.0 + system / pass_operations(self.problem))

@@ -15,6 +15,7 @@ from topkopt.solvers.newton import StartedNewton
 from topkopt.solvers.problem import Problem
 from topkopt.solvers.sdca import CoordinateAscent, ShrinkingAscent
 from topkopt.solvers.settings import Settings
+from topkopt.solvers.solution import Solution
 from topkopt.solvers.vertices import ActiveSets, VertexExamples
 
 __all__ = ["METHODS", "check_method", "make_method"]
@@ -58,11 +59,16 @@ def check_method(method: str, loss: losses.Loss) -> None:
 
 
 def make_method(
-    problem: Problem, settings: Settings, dual: NDArray, last: str, rng: Any, block_size: int
+    problem: Problem,
+    settings: Settings,
+    dual: NDArray,
+    warm_start: Solution | None,
+    rng: Any,
+    block_size: int,
 ) -> Method:
     """Return the method that is asked for, to go on from dual blocks.
 
-    These are 0, unless `last` names the method of the training that is continued.
+    These are 0, unless there is a training that is continued.
     """
     name = settings.method
 
@@ -78,12 +84,18 @@ def make_method(
         return made
 
     if name == "auto":
-        return Auto(problem, ascent, dual, settings.tol, last)
+        if warm_start is None:
+            return Auto(problem, ascent, dual, settings.tol)
+        coef, last = warm_start.coef, str(warm_start.history["method"][-1])
+        if coef is None or coef.shape[0] != problem.data.n_features:
+            return Auto(problem, ascent, dual, settings.tol)
+        coef = coef.astype(problem.data.dtype)
+        return Auto(problem, ascent, dual, settings.tol, coef, last)
     if name == "sdca":
         return ascent(dual)
     if name == "newton":
         return StartedNewton(ascent(dual))
-    method = _vertex_method(name, problem, dual, bool(last), rng, block_size)
+    method = _vertex_method(name, problem, dual, warm_start is not None, rng, block_size)
     method.name = name
     return method
 

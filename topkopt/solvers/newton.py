@@ -24,7 +24,7 @@ from topkopt.solvers.method import Method
 from topkopt.solvers.newton_systems import solve_system
 from topkopt.solvers.problem import Problem
 
-__all__ = ["Newton", "StartedNewton"]
+__all__ = ["Newton", "StartedNewton", "pass_operations"]
 
 _EPOCHS = 10  # of another method before the first system, unless its gap is this small
 _CLOSE = 0.1
@@ -171,7 +171,7 @@ class Newton(Method):
         self.point = self.point + length * step
         self.scores = self.scores + length * moved
         self.v = v
-        return 1.0 + found.operations / self._pass_operations()
+        return 1.0
 
     def _search(
         self, centre: NDArray, gradient: NDArray, step: NDArray, moved: NDArray
@@ -231,16 +231,6 @@ class Newton(Method):
     def _norm(self, a: NDArray, a_scores: NDArray | None) -> float:
         return float(np.sqrt(max(0.0, self._inner(a, a, a_scores))))
 
-    def _pass_operations(self) -> float:
-        """Return how many multiplications of a factorisation take as long as a pass.
-
-        A pass multiplies each feature twice with each class, and spends about as long as 64 more
-        multiplications on each entry of the dual blocks. A factorisation is eight times as fast.
-        """
-        X = self.work.X
-        features = X.nnz if hasattr(X, "nnz") else X.size
-        return 8.0 * self.problem.n_classes * (2.0 * features + 64.0 * self.data.n_rows)
-
 
 def _in_double(data: Any) -> Any:
     """Return the data in float64, in which Newton's method computes."""
@@ -249,3 +239,13 @@ def _in_double(data: Any) -> Any:
     double = copy.copy(data)
     double.X, double.dtype = data.X.astype(np.float64), np.dtype(np.float64)
     return double
+
+
+def pass_operations(problem: Problem) -> float:
+    """Return how many multiplications of a factorisation take as long as a pass.
+
+    A pass multiplies each feature twice with each class, and spends about as long as 64 more
+    multiplications on each entry of the dual blocks. A factorisation is eight times as fast.
+    """
+    data = problem.data
+    return 8.0 * problem.n_classes * (2.0 * data.n_entries + 64.0 * data.n_rows)

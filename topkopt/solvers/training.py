@@ -99,7 +99,7 @@ def solve(
         The relative duality gap to reach.
     max_epochs : int, default 1000
         The largest number of passes over the data; an evaluation of "lbfgs" is one, as is a step of
-        "frank_wolfe", "away_step" or "pairwise". The systems of "newton" count by their operations.
+        "frank_wolfe", "away_step" or "pairwise", and a system of "newton".
     check_every : int or "auto", default "auto"
         Epochs between two certificates, each of which costs about half an epoch's products. "auto"
         leaves it to the method: the fewer, the further the gap is from `tol`. Only then does "sdca"
@@ -302,9 +302,8 @@ def _start(
     if settings.method == "lbfgs" or custom or not problem.loss.convex:
         return make_lbfgs(problem, _start_coef(problem, warm_start))
     dual = _start_dual(problem, warm_start)
-    last = "" if warm_start is None else str(warm_start.history["method"][-1])
     rng = _as_generator(settings.random_state)
-    return make_method(problem, settings, dual, last, rng, block_size)
+    return make_method(problem, settings, dual, warm_start, rng, block_size)
 
 
 def _ascend(
