@@ -89,7 +89,8 @@ def _shares(d: Tensor, v: Tensor, w: Tensor, zeta: Tensor) -> Tensor:
 
     def mean(h: Tensor) -> Tensor:
         sums = torch.nn.functional.pad(running_sum(h), (1, 0))
-        return (take(sums, last + 1) - take(sums, first)) / (last - first + 1)
+        means = (take(sums, last + 1) - take(sums, first)) / (last - first + 1)
+        return torch.where(first == last, h, means)  # a share of 0 stays 0
 
     inside = torch.where(d > -torch.inf, d, 0.0)
     near = inside - take(inside, first)
