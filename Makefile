@@ -48,7 +48,7 @@ test: lint
 
 test-torch: $(TORCH)/ready
 	$(TORCH)/bin/python -c 'import topkopt'
-	$(TORCH)/bin/python -m pytest -n $(JOBS) --dist load --doctest-glob=torch.md $(TORCH_TESTS)
+	OMP_NUM_THREADS=1 $(TORCH)/bin/python -m pytest -n $(JOBS) --dist load --doctest-glob=torch.md $(TORCH_TESTS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

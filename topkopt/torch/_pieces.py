@@ -158,7 +158,8 @@ def weighted_pieces(
         bound = at_least(zeta, least.amin(-1, keepdim=True).clamp(max=radius), x)
         zeta = torch.where(bound, zeta, 0.0)  # nothing presses on zeta: no entry is held
         full = at_least(heads, zeta * allowed, x) & (zeta > 0)
-        spare = at_least(zeta * needed, tails, x)  # entries from here on have no more than needed
+        # entries from here on have no more than needed
+        spare = tails <= zeta * needed + slack(x) * heads[..., -1:]
         place = torch.arange(length, device=x.device)
         last = torch.where(full, place + 1, 0).amax(-1, keepdim=True)
         first = torch.where(spare & (place >= last), place, length).amin(-1, keepdim=True)

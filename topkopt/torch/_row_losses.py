@@ -196,7 +196,7 @@ class TopKHinge(MaxMargin):
             last = counts[..., -1:].clamp(min=0.0)
             counts = torch.cat([counts[..., :-1], last], dim=-1)
         value = _sum(counts).clamp(min=0.0) / self.k
-        p = _largest(u, top) * torch.where(value > 0, 1.0 / self.k, 0.0).to(u.dtype)
+        p = _largest(u, top) * ((value > 0).to(u.dtype) / self.k)
         if self.kind == "beta":
             p = torch.where(u > -1.0, p, 0.0)
         elif self.kind == "label":  # of the chosen, the last of the smallest

@@ -80,7 +80,8 @@ def project_simplex(x: Tensor, radius: float = 1.0, *, dim: int = -1) -> Tensor:
 def _as_bound(bound: float | Tensor, x: Tensor, name: str) -> Tensor:
     if not isinstance(bound, Tensor):
         number = check_scalar(bound, name, signed=True, finite=name == "lower")
-        return torch.full((), number, dtype=x.dtype, device=x.device)
+        dtype = torch.float64 if x.dtype == torch.float64 else torch.float32  # as in _along
+        return torch.full((), number, dtype=dtype, device=x.device)
     if bound.requires_grad:
         raise ValueError(f"{name} must not require a gradient, which is not computed; detach it.")
     try:

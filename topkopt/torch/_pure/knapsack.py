@@ -8,6 +8,8 @@ left between which the root lies, and solve the linear equation there.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -27,8 +29,14 @@ def threshold(
 
     kinks = torch.cat([b - upper, b - lower], dim=-1)
     kinks = torch.where(kinks.isfinite(), kinks, torch.cat([b, b], dim=-1))  # of no bound: any
+    left, right = _around_root(kinks, excess)
+    return _solve_between(b, lower, upper, gain, slope, constant, left, right)
+
+
+def _around_root(kinks: Tensor, excess: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    """Return the last kink at which a falling function is not negative, and the next one."""
     kinks = kinks.sort(dim=-1).values
-    # the number of kinks at which the left side is still above: halve the interval it lies in
+    # The number of kinks up to the root: halve the interval it lies in.
     low = torch.zeros_like(kinks[..., :1], dtype=torch.int64)
     high = low + kinks.shape[-1]
     for _ in range(kinks.shape[-1].bit_length()):
@@ -39,8 +47,7 @@ def threshold(
         high = torch.where(open_interval & ~above, middle, high)
     infinite = torch.full_like(kinks[..., :1], torch.inf)
     edges = torch.cat([-infinite, kinks, infinite], dim=-1)
-    left, right = take(edges, low), take(edges, low + 1)
-    return _solve_between(b, lower, upper, gain, slope, constant, left, right)
+    return take(edges, low), take(edges, low + 1)
 
 
 def _solve_between(
@@ -66,14 +73,19 @@ def _solve_between(
 
 
 def project_simplex(b: Tensor, radius: float) -> Tensor:
-    """Project onto ``{x >= 0, <1,x> = radius}``; t follows from sums of the largest entries."""
-    top = b.amax(-1, keepdim=True)
-    d = b - top  # the projection does not see a common shift
-    zero = torch.zeros_like(d)
-    lower, upper = zero, torch.where(d.isfinite(), torch.inf, zero)
-    d = torch.where(d.isfinite(), d, -radius - 1.0)
-    t = threshold(d, lower, upper, 1.0, 0.0, torch.full_like(top, radius))
-    return torch.clamp(d - t, lower, upper)
+    """Project onto ``{x >= 0, <1,x> = radius}``: x = max(0, b - t), where b is the kinks."""
+    # The projection does not see a common shift; what is radius below the largest gets nothing.
+    d = (b - b.amax(-1, keepdim=True)).clamp(min=-radius - 1.0)
+
+    def excess(t: Tensor) -> Tensor:
+        return (d - t).clamp_(min=0.0).sum(-1, keepdim=True) - radius
+
+    left, right = _around_root(d, excess)
+    active = d > left
+    near = torch.where(left.isfinite(), left, right)
+    count = active.to(b.dtype).sum(-1, keepdim=True).clamp(min=1.0)
+    t = near + (torch.where(active, d - near, 0.0).sum(-1, keepdim=True) - radius) / count
+    return (d - t).clamp_(min=0.0)
 
 
 def project_box(

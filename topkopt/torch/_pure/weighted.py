@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from topkopt.torch._pure.knapsack import threshold
-from topkopt.torch._pure.scan import running_from_end, running_sum
+from topkopt.torch._pure.scan import running, running_from_end, running_sum, take
 
 __all__ = ["project_weighted"]
 
@@ -65,12 +65,36 @@ def _padded(w: Tensor, length: int) -> Tensor:
 def _root(rises: Callable[[Tensor], Tensor], high: Tensor) -> Tensor:
     """Return the zeta in [0, high] at which an increasing function gets positive."""
     low, end = torch.zeros_like(high), high
+    at_zero = rises(low) >= 0
     for step in range(_HALVINGS[high.dtype]):
         zeta = end if step == 0 else low + (high - low) / 2
         positive = rises(zeta) > 0
         high = torch.where(positive, zeta, high)
         low = torch.where(positive, low, zeta)
-    return low + (high - low) / 2
+    return torch.where(at_zero, 0.0, low + (high - low) / 2)
+
+
+def _shares(d: Tensor, v: Tensor, w: Tensor, zeta: Tensor) -> Tensor:
+    """Return d - v, v being iso(d - zeta w), with the digits that the difference would lose.
+
+    In a pool it is zeta times the mean weight, plus the distance of d to its mean. The entries of
+    a pool are as close to each other as their shares.
+    """
+    place = torch.arange(d.shape[-1], device=d.device).expand(d.shape)
+    falls = v[..., 1:] < v[..., :-1]
+    edge = torch.ones_like(v[..., :1], dtype=torch.bool)
+    first = running(torch.where(torch.cat([edge, falls], dim=-1), place, 0), torch.maximum)
+    ends = torch.where(torch.cat([falls, edge], dim=-1), place, d.shape[-1])
+    last = running_from_end(ends, torch.minimum)
+
+    def mean(h: Tensor) -> Tensor:
+        sums = torch.nn.functional.pad(running_sum(h), (1, 0))
+        means = (take(sums, last + 1) - take(sums, first)) / (last - first + 1)
+        return torch.where(first == last, h, means)  # a share of 0 stays 0
+
+    inside = torch.where(d > -torch.inf, d, 0.0)
+    near = inside - take(inside, first)
+    return zeta * mean(w.expand(d.shape)) + (near - mean(near))
 
 
 def _without_label(d: Tensor, anchor: Tensor, w: Tensor, radius: float, bias: float) -> Tensor:
@@ -85,7 +109,7 @@ def _without_label(d: Tensor, anchor: Tensor, w: Tensor, radius: float, bias: fl
         return bias * zeta * total**2 - gain
 
     zeta = _root(rises, most)
-    return d - iso(zeta)
+    return _shares(d, iso(zeta), padded, zeta)
 
 
 def _with_label(d: Tensor, anchor: Tensor, w: Tensor, radius: float, bias: float) -> Tensor:
@@ -109,8 +133,11 @@ def _with_label(d: Tensor, anchor: Tensor, w: Tensor, radius: float, bias: float
         under = torch.where(finite, (below - mu).clamp(max=0.0) * slack, 0.0)
         return -(over + under).sum(-1, keepdim=True)
 
-    above, below, mu = box(_root(rises, torch.full_like(anchor, radius)))
-    return torch.clamp(inside - mu, inside - below, inside - above)
+    zeta = _root(rises, torch.full_like(anchor, radius))
+    upper = _shares(d, iso_mass(zeta), mass, zeta)
+    lower = torch.minimum(_shares(d, iso_slack(zeta), slack, zeta), upper)
+    mu = threshold(inside, lower, upper, bias, 1.0, anchor) if bias else -anchor
+    return torch.clamp(inside - mu, lower, upper)
 
 
 def _isotonic(d: Tensor, w: Tensor) -> Callable[[Tensor], Tensor]:
