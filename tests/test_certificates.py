@@ -377,8 +377,8 @@ def test_the_softmax_phase_of_the_truncated_loss_does_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(ConvergenceWarning):
-            solve(X, Y, "softmax", C=10.0, max_epochs=30, random_state=0)
-        solution = solve(X, Y, loss, C=10.0, max_epochs=30, random_state=0)
+            solve(X, Y, "softmax", C=10.0, max_epochs=30, method="sdca", random_state=0)
+        solution = solve(X, Y, loss, C=10.0, max_epochs=30, method="sdca", random_state=0)
     assert solution.converged
 
 

@@ -100,7 +100,7 @@ class SparseMatrixLabels(SparseLabels):
 
 # Tight: the checks compare trainings on weighted and on repeated examples to seven digits. The gap
 # of a hinge is of the order of the error of W, that of a smooth loss of its square: so a small C.
-TIGHT = {"tol": 0.0, "max_epochs": 500}
+TIGHT = {"tol": 0.0, "max_epochs": 2000}
 
 
 @pytest.mark.filterwarnings("ignore::topkopt.ConvergenceWarning")
@@ -168,7 +168,7 @@ def test_two_classes_are_logistic_regression_with_twice_the_C():
 
 def test_one_label_per_example_is_multiclass():
     names = np.array(["a", "b", "c"])[Y]
-    options = {"tol": 1e-8, "C": 0.1, "random_state": 0, "max_epochs": 5000}
+    options = {"tol": 1e-8, "C": 0.1, "random_state": 0, "max_epochs": 20000}
     for loss, single in (("multilabel_softmax", "softmax"), ("multilabel_hinge", "hinge")):
         multi = MultilabelClassifier(loss, **options).fit(X, names)
         np.testing.assert_allclose(
@@ -182,7 +182,7 @@ def test_one_label_per_example_is_multiclass():
 
 @multiclass
 def test_losses(loss, params):
-    model = TopKClassifier(loss, C=0.1, keep_dual=True, random_state=0, **params)
+    model = TopKClassifier(loss, C=0.1, method="sdca", keep_dual=True, random_state=0, **params)
     model.fit(X, np.array(list("xyz"))[Y])
     assert model.duality_gap_ <= 1e-3 or loss.startswith("truncated")
     assert model.history_["epoch"][-1] == model.n_iter_
@@ -405,7 +405,7 @@ def test_float32_stays(estimator, kernel):
 @pytest.mark.parametrize("container", [scipy.sparse.csr_array, scipy.sparse.csc_matrix])
 @pytest.mark.parametrize("options", [{}, {"fit_intercept": False}, {"kernel": "rbf"}])
 def test_sparse_equals_dense(container, options):
-    model = TopKClassifier("softmax", tol=1e-10, random_state=0, **options)
+    model = TopKClassifier("softmax", tol=1e-13, random_state=0, **options)
     dense = clone(model).fit(X, Y).decision_function(X)
     sparse = clone(model).fit(container(X), Y).decision_function(container(X))
     np.testing.assert_allclose(sparse, dense, atol=1e-5)
@@ -869,7 +869,7 @@ def test_same_seed_same_coef(estimator):
     [TopKClassifier("softmax"), TopKClassifierCV([0.1], cv=2), MultilabelClassifier(smoothing=1.0)],
 )
 def test_the_dual_is_kept_if_asked_for(estimator, keep):
-    model = clone(estimator).set_params(keep_dual=keep, random_state=0).fit(X, Y)
+    model = clone(estimator).set_params(keep_dual=keep, method="sdca", random_state=0).fit(X, Y)
     assert hasattr(model, "dual_coef_") == keep
     assert (model.solution_.dual is not None) == keep
     assert f"{Y.size} examples" in model.solution_.report()
@@ -1072,7 +1072,7 @@ def test_any_scorer(scoring, binary, kernel):
     if kernel == "precomputed":
         data = data @ data.T
     folds = list(StratifiedKFold(3, shuffle=True, random_state=0).split(data, names))
-    options = {"kernel": kernel, "gamma": 0.3, "tol": 1e-8, "max_epochs": 5000, "random_state": 0}
+    options = {"kernel": kernel, "gamma": 0.3, "tol": 1e-8, "max_epochs": 20000, "random_state": 0}
     search = TopKClassifierCV([0.01, 1.0], loss="softmax", scoring=scoring, cv=folds, **options)
     search.fit(data, names)
     assert search.cv_score_.shape == (3, 2, 1)
@@ -1391,8 +1391,7 @@ def test_callbacks_see_epochs(loss, kernel):
     assert recorder.said[1] == ("begin", "fit")
     assert recorder.said[-2:] == [("end", "fit"), ("teardown", "TopKClassifier")]
     assert recorder.count("begin", "epoch") == recorder.count("end", "epoch")
-    steps = len(model.history_["epoch"]) - 1  # a step of L-BFGS may be more than one pass
-    assert model.n_iter_ >= steps if loss.startswith("truncated") else model.n_iter_ == steps
+    steps = len(model.history_["epoch"]) - 1  # which may take more than one pass each, or less
     extra = recorder.count("end", "epoch") - steps
     assert extra in ((0, 1) if loss.startswith("truncated") else (0,))
     assert len(recorder.scores) == steps + 1
@@ -1404,7 +1403,7 @@ def test_a_callback_stops_the_training():
     model = TopKClassifier("hinge", C=1.0, random_state=0).set_callbacks(Recorder(stop_at=3))
     with pytest.warns(ConvergenceWarning, match="stopped"):
         model.fit(X, Y)
-    assert model.n_iter_ == 3
+    assert len(model.history_["epoch"]) == 3 + 1
 
 
 @pytest.mark.usefixtures("callbacks")
@@ -1418,7 +1417,7 @@ def test_callbacks_see_searches():
             for C in ("0.1", "1"):
                 place = f"fold {fold}  k = {k}  C = {C}"
                 assert recorder.count("begin", place) == recorder.count("end", place) == 1
-    assert recorder.count("end", "epoch") == search.n_iter_
+    assert recorder.count("end", "epoch") == len(search.history_["epoch"]) - 1
     assert recorder.scores[-1] == search.score(X, Y)
     assert recorder.said[-1] == ("teardown", "TopKClassifierCV")
 
@@ -1437,7 +1436,7 @@ def test_callbacks_see_thresholds(recorder):
         assert recorder.count("end", "epoch") > model.n_iter_
     else:
         assert recorder.count("begin", "fold 2/3") == recorder.count("end", "fold 2/3") == 1
-        assert recorder.count("end", "epoch") == model.n_iter_
+        assert recorder.count("end", "epoch") == len(model.history_["epoch"]) - 1
     assert not hasattr(model, "_callback_fit_ctx")
 
 

@@ -292,7 +292,7 @@ def test_losses_without_vertices(method, loss):
 
 def test_unknown_method():
     X, y = data_of()
-    with pytest.raises(ValueError, match=r"method must be one of sdca, .*, got 'bfgs'"):
+    with pytest.raises(ValueError, match=r"method must be one of auto, sdca, .*, got 'bfgs'"):
         solve(X, y, losses.Hinge(), method="bfgs")
     with pytest.raises(ValueError, match="method must be one of frank_wolfe"):
         reference.solve_frank_wolfe(X, y, reference.Hinge(), method="sdca")

@@ -246,7 +246,7 @@ def test_the_same_seed_gives_the_same_bits():
     X, y = problem(losses.Hinge())
     first, second = (train(X, y, losses.Hinge(), random_state=3) for _ in range(2))
     assert first.coef.tobytes() == second.coef.tobytes()
-    assert set(first.history["method"]) == {"newton"}
+    assert first.history["method"][-1] == "newton"
 
 
 def test_from_blocks_of_another_method():
@@ -256,6 +256,6 @@ def test_from_blocks_of_another_method():
     method = Newton(held, start.dual)
     assert method.certificate().gap == pytest.approx(start.gap, rel=1e-9)
     for _ in range(20):
-        assert method.advance() > 0
+        assert method.advance(np.inf) > 0
         method.settle()
     assert method.certificate().gap <= TOL

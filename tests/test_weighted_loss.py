@@ -118,7 +118,7 @@ def test_training(loss):
     """The exact step closes the gap, for dense and sparse examples and for kernels."""
     X, y = data_of()
     X[np.abs(X) < 0.5] = 0.0
-    options = {"C": 0.2, "tol": 1e-9, "random_state": 0}
+    options = {"C": 0.2, "tol": 1e-9, "method": "sdca", "random_state": 0}
     dense = solve(X, y, loss, **options)
     sparse = solve(scipy.sparse.csr_array(X), y, loss, **options)
     kernel = solve(X @ X.T, y, loss, kernel=True, **options)

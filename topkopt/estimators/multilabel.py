@@ -90,7 +90,8 @@ class MultilabelClassifier(CertifiedClassifier):
     intercept_ : ndarray of shape (m,)
         The constant terms.
     dual_coef_ : ndarray of shape (m, n)
-        The dual variables: ``coef_ = dual_coef_ @ X``. Only with a kernel, or if kept.
+        The dual variables: ``coef_ = dual_coef_ @ X`` with ``method="sdca"``, and otherwise up to
+        the gap. Only with a kernel, or if kept.
     X_fit_, n_iter_, duality_gap_, history_, solution_
         See `TopKClassifier`; the objectives of the history are what is minimised, divided by
         ``C * n``.

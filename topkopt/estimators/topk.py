@@ -115,7 +115,8 @@ class TopKClassifier(CertifiedClassifier):
     intercept_ : ndarray of shape (m,) or (1,)
         The constant terms.
     dual_coef_ : ndarray of shape (m, n) or (1, n)
-        The dual variables: ``coef_ = dual_coef_ @ X``. Only with a kernel, or if kept.
+        The dual variables: ``coef_ = dual_coef_ @ X`` with ``method="sdca"``, and otherwise up to
+        the gap. Only with a kernel, or if kept.
     X_fit_ : ndarray or sparse matrix of shape (n, n_features)
         A copy of the training examples. Only with a kernel that is not precomputed.
     n_iter_ : int
