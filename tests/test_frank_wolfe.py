@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 
 from topkopt import ConvergenceWarning, losses, reference, solve
-from topkopt.solvers.choice import METHODS, make_method
+from topkopt.solvers.choice import make_method
 from topkopt.solvers.vertices import VertexExamples
 
 FAMILY = ("frank_wolfe", "away_step", "pairwise", "block_frank_wolfe")
