@@ -100,7 +100,7 @@ class SparseMatrixLabels(SparseLabels):
 
 # Tight: the checks compare trainings on weighted and on repeated examples to seven digits. The gap
 # of a hinge is of the order of the error of W, that of a smooth loss of its square: so a small C.
-TIGHT = {"tol": 0.0, "max_epochs": 2000}
+TIGHT = {"tol": 0.0, "max_epochs": 500}
 
 
 @pytest.mark.filterwarnings("ignore::topkopt.ConvergenceWarning")
@@ -109,7 +109,7 @@ TIGHT = {"tol": 0.0, "max_epochs": 2000}
         TopKClassifier(**TIGHT),
         TopKClassifier("softmax", C=1e-3, **TIGHT),
         TopKClassifier(kernel="rbf", gamma=1.0, **TIGHT),
-        TopKClassifierCV([0.01, 0.1], cv=2, **TIGHT),
+        TopKClassifierCV([0.01, 0.1], cv=2, **{**TIGHT, "max_epochs": 2000}),
         MultilabelClassifier(cv=3, **TIGHT),
         MultilabelClassifier("ova_logistic", C=1e-3, threshold=0.0, **TIGHT),
         SparseLabels(cv=3, **TIGHT),

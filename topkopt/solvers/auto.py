@@ -121,10 +121,6 @@ class Auto(Method):
         """Why no method can go on; L-BFGS and Newton's method are followed by another one."""
         return self.current.stuck if self.name == "sdca" else ""
 
-    def drift(self, passes: float) -> float:
-        """Return what the current method says of its rounding."""
-        return self.current.drift(passes)
-
     def settle(self) -> None:
         """Settle the current method."""
         self.current.settle()

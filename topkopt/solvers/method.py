@@ -54,13 +54,6 @@ class Method(ABC):
     def settle(self) -> None:
         """Remove what rounding has added step by step, before a result is vouched for."""
 
-    def drift(self, passes: float) -> float:
-        """Return how far rounding may have moved W, relative to it, in so many passes.
-
-        Infinite where a result is only vouched for once it is settled.
-        """
-        return np.inf
-
 
 class DualMethod(Method):
     """Dual blocks A on their way up, and the coefficients W = X'A that belong to them."""
@@ -78,11 +71,6 @@ class DualMethod(Method):
     def certificate(self) -> Certificate:
         """Return the certificate of A and W = X'A."""
         return pair_certificate(self.problem, self.coef, self.dual, self.sums())
-
-    def drift(self, passes: float) -> float:
-        """Return the rounding of independent steps, as many as there are examples in each pass."""
-        eps = float(np.finfo(self.data.dtype).eps)
-        return 0.0 if self.coef is self.dual else eps * (self.data.n_rows * passes) ** 0.5
 
     def settle(self) -> None:
         """Compute W anew."""

@@ -28,8 +28,6 @@ from topkopt.solvers.threads import threads_for
 
 __all__ = ["check_kernel", "solve", "train"]
 
-_DRIFT = 1e-3  # part of the gap asked for that rounding, added up step by step, may amount to
-
 
 def solve(
     X: ArrayLike,
@@ -327,8 +325,6 @@ def _ascend(
                 if last:
                     method.settle()
                 found = method.certificate()
-                if found.reaches(settings.tol) and not (last or settled):
-                    settled = method.drift(passes) <= _DRIFT * settings.tol
                 if found.reaches(settings.tol) and not (last or settled):
                     method.settle()
                     settled = True
