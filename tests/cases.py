@@ -268,16 +268,16 @@ OPERATORS = [
     Operator(
         "project_capped_simplex", "projections", _capped_grid, _outside_capped, oracle_stride=3
     ),
-    Operator("project_topk_cone", "projections", _cone_grid, _outside_cone, oracle_stride=31),
-    Operator("project_topk_simplex", "projections", _topk_grid, _outside_topk, oracle_stride=97),
+    Operator("project_topk_cone", "projections", _cone_grid, _outside_cone, oracle_stride=61),
+    Operator("project_topk_simplex", "projections", _topk_grid, _outside_topk, oracle_stride=193),
     Operator(
-        "project_weighted_topk", "projections", _weighted_grid, _outside_weighted, oracle_stride=67
+        "project_weighted_topk", "projections", _weighted_grid, _outside_weighted, oracle_stride=131
     ),
     Operator(
         "project_bipartite_simplex", "projections", _bipartite_grid, _outside_bipartite, paired=True
     ),
     Operator(
-        "prox_entropy_simplex", "prox", _entropy_grid, _outside_entropy, 200.0, oracle_stride=11
+        "prox_entropy_simplex", "prox", _entropy_grid, _outside_entropy, 200.0, oracle_stride=23
     ),
     Operator(
         "prox_topk_entropy",
@@ -285,7 +285,7 @@ OPERATORS = [
         _topk_entropy_grid,
         _outside_topk_entropy,
         200.0,
-        oracle_stride=101,
+        oracle_stride=199,
     ),
 ]
 PROJECTIONS = [op for op in OPERATORS if op.is_projection]

@@ -112,8 +112,6 @@ TIGHT = {"tol": 0.0, "max_epochs": 500}
         TopKClassifierCV([0.01, 0.1], cv=2, **{**TIGHT, "max_epochs": 2000}),
         MultilabelClassifier(cv=3, **TIGHT),
         MultilabelClassifier("ova_logistic", C=1e-3, threshold=0.0, **TIGHT),
-        SparseLabels(cv=3, **TIGHT),
-        SparseMatrixLabels(cv=3, **TIGHT),
     ]
 )
 def test_conventions(estimator, check):
