@@ -16,8 +16,17 @@ from topkopt.solvers import epochs
 from topkopt.solvers.epochs import Examples
 from topkopt.solvers.evaluation import dense_evaluation, scores_evaluation, sparse_evaluation
 
-__all__ = ["Data", "DenseData", "KernelData", "SparseData", "as_data", "inner_product"]
+__all__ = [
+    "Data",
+    "DenseData",
+    "KernelData",
+    "SparseData",
+    "add_identity",
+    "as_data",
+    "inner_product",
+]
 
+_SUMS_ROUNDING = 64  # units of rounding that the trace of a matrix of sums may be off
 _CHUNK = 1 << 20  # entries looked at together
 _CACHE = 1 << 15  # bytes of W up to which no block is worth its bookkeeping
 _EVALUATED = 1 << 17  # entries of X in a block whose losses are evaluated together
@@ -291,6 +300,12 @@ def inner_product(a: NDArray, b: NDArray) -> float:
     if a.dtype == np.float64:
         return float(np.vdot(a, b))
     return float(np.einsum("ij,ij->", a, b, dtype=np.float64))
+
+
+def add_identity(matrix: NDArray) -> None:
+    """Add I to a matrix of sums of squares, and as much as their rounding may have taken away."""
+    rounding = _SUMS_ROUNDING * float(np.finfo(np.float64).eps) * float(np.trace(matrix))
+    matrix[np.diag_indices_from(matrix)] += 1.0 + rounding
 
 
 def _check_finite(values: NDArray, name: str) -> None:

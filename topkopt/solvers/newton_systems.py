@@ -14,7 +14,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from topkopt.solvers.curvature import Curvature
-from topkopt.solvers.data import Data, KernelData
+from topkopt.solvers.data import Data, KernelData, add_identity
 
 __all__ = ["Direction", "solve_system"]
 
@@ -57,9 +57,12 @@ def solve_system(
         if scores is None:
             return _by_products(data, curvature, cost, gradient)
         return _by_kernel_products(data, curvature, cost, gradient, scores)
-    if size <= curvature.rank:
-        return _by_features(data, curvature, cost, gradient)
-    return _by_ranks(data, curvature, cost, gradient, scores)
+    try:
+        if size <= curvature.rank:
+            return _by_features(data, curvature, cost, gradient)
+        return _by_ranks(data, curvature, cost, gradient, scores)
+    except np.linalg.LinAlgError:  # rounding left no positive matrix; the line search is safe
+        return Direction(gradient, 0.0)
 
 
 def _by_features(data: Any, curvature: Curvature, cost: NDArray, gradient: NDArray) -> Direction:
@@ -78,7 +81,7 @@ def _by_features(data: Any, curvature: Curvature, cost: NDArray, gradient: NDArr
         add(blocks, weights, _dense_rows(data, part))
     hessian[second, :, first, :] = blocks  # the lower triangle of the matrix
     flat = hessian.reshape(m * d, m * d)
-    flat[np.diag_indices(m * d)] += 1.0
+    add_identity(flat)
     factor = scipy.linalg.cho_factor(flat.T, lower=False, overwrite_a=True, check_finite=False)
     solved = scipy.linalg.cho_solve(factor, gradient.T.ravel(), check_finite=False)
     size = float(m * d)
@@ -119,7 +122,7 @@ def _by_ranks(
         part = slice(begin, begin + step)
         inner[part] *= gram[owner[part]][:, owner]
     del gram
-    inner[np.diag_indices_from(inner)] += 1.0
+    add_identity(inner)
     known = data.X[rows] @ gradient if scores is None else scores[rows]
     right = np.einsum("rm,rm->r", F, known[owner])
     factor = scipy.linalg.cho_factor(inner.T, lower=False, overwrite_a=True, check_finite=False)

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from topkopt.solvers.data import Data, DenseData, KernelData
+from topkopt.solvers.data import Data, DenseData, KernelData, add_identity
 from topkopt.solvers.epochs import Examples
 from topkopt.solvers.evaluation import dense_curvatures
 from topkopt.solvers.problem import Problem
@@ -47,7 +47,7 @@ class SharedBlock(Preconditioner):
     def __init__(self, problem: Problem):
         data = problem.data
         block = _weighted_gram(data, 0.5 * problem.loss.curvature * problem.cost)
-        block[np.diag_indices_from(block)] += 1.0
+        add_identity(block)
         self.factor = scipy.linalg.cho_factor(block, overwrite_a=True, check_finite=False)
 
     def solve(self, gradient: NDArray) -> NDArray:
@@ -123,6 +123,6 @@ def _weighted_gram(data: Data, weight: NDArray) -> NDArray:
     gram = np.zeros((data.n_features, data.n_features))
     roots = np.sqrt(weight)
     for rows, part in data.parts_of():  # type: ignore[attr-defined]
-        weighted = part * roots[rows, None].astype(part.dtype)
+        weighted = part * roots[rows, None]
         gram += weighted.T @ weighted
     return gram
