@@ -1,7 +1,9 @@
 """The method that is expected to be first at the gap asked for, chosen on the way.
 
-Every training begins with epochs of coordinate ascent. Each certificate tells how fast the gap
-falls, and so how many passes are left at that pace. From there on
+A smooth loss with few features is trained by L-BFGS from the start: there its preconditioner knows
+most of the Hessian, and an evaluation takes a fraction of an epoch, whose every step is a search.
+Every other training begins with epochs of coordinate ascent. Each certificate tells how fast the
+gap falls, and so how many passes are left at that pace. From there on
 
 - a smooth loss goes on with L-BFGS when more than a few passes are left, because an evaluation is
   cheaper than an epoch and its pace does not fall with C;
@@ -27,6 +29,7 @@ from topkopt.solvers.lbfgs import make_lbfgs
 from topkopt.solvers.method import Method
 from topkopt.solvers.newton import Newton, pass_operations
 from topkopt.solvers.newton_systems import LARGEST
+from topkopt.solvers.preconditioner import blocks_pay
 from topkopt.solvers.problem import Problem
 
 __all__ = ["Auto"]
@@ -61,7 +64,7 @@ class Standing(Method):
 
 
 class Auto(Method):
-    """Coordinate ascent first, and then whatever will be first.
+    """What will be first, judged again at every certificate; mostly coordinate ascent to begin with.
 
     Parameters
     ----------
@@ -96,6 +99,8 @@ class Auto(Method):
         self.current: Any
         if coef is not None and last in ("lbfgs", "newton"):
             self.current = Standing(problem, coef, dual, last)
+        elif problem.loss.smooth and blocks_pay(problem):
+            self.current = make_lbfgs(problem, coef)
         else:
             self.current = ascent(dual)
 

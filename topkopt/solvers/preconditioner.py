@@ -19,7 +19,7 @@ from topkopt.solvers.epochs import Examples
 from topkopt.solvers.evaluation import dense_curvatures
 from topkopt.solvers.problem import Problem
 
-__all__ = ["Preconditioner", "make_preconditioner"]
+__all__ = ["Preconditioner", "blocks_pay", "make_preconditioner"]
 
 _ENTRY = 60  # operations that an entry of the scores costs beside the matrix products
 _PRODUCTS = 1 << 17  # products of features in a block
@@ -98,15 +98,18 @@ class ClassBlocks(SharedBlock):
 
 def make_preconditioner(problem: Problem, examples: Examples) -> Preconditioner:
     """Return the one that is worth its work."""
+    return ClassBlocks(problem, examples) if blocks_pay(problem) else Preconditioner()
+
+
+def blocks_pay(problem: Problem) -> bool:
+    """Whether there are few enough features for a block of each class, and rows to fill it."""
     data = problem.data
     if isinstance(data, KernelData) or not isinstance(data, DenseData):
-        return Preconditioner()
+        return False
     d, m = data.n_features, problem.n_classes
-    if d == 0 or 2 * d > data.n_rows or not np.isfinite(problem.loss.curvature):
-        return Preconditioner()
-    if d > _FEATURES or d * d * m > _MOST:
-        return Preconditioner()
-    return ClassBlocks(problem, examples)
+    if not (0 < 2 * d <= data.n_rows and np.isfinite(problem.loss.curvature)):
+        return False
+    return d <= _FEATURES and d * d * m <= _MOST
 
 
 def _evaluation_work(problem: Problem) -> float:
