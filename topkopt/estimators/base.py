@@ -14,34 +14,25 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils import check_random_state, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from topkopt import losses
 from topkopt._validation import (
     as_floating,
     as_weight,
-    check_csr,
     check_flag,
     check_k,
     check_scalar,
-    refuse_masked,
 )
 from topkopt.estimators.callbacks import CallbackSupportMixin, EpochTasks, Task
+from topkopt.estimators.checks import check_container
 from topkopt.estimators.fingerprint import fingerprint
 from topkopt.estimators.search import Progress
-from topkopt.estimators.weights import class_weights
+from topkopt.estimators.weights import class_weights, weighted_variance
 from topkopt.metrics.multiclass import topk_curve
 from topkopt.solvers import Solution, State, solve
 
-__all__ = [
-    "CertifiedClassifier",
-    "all_or_nothing",
-    "check_container",
-    "check_loss",
-    "check_targets",
-    "encode_classes",
-]
+__all__ = ["CertifiedClassifier", "all_or_nothing"]
 
 _KERNELS = ("linear", "rbf", "poly", "sigmoid", "precomputed")
 
@@ -51,61 +42,6 @@ _ABOUT = {
     "Complex data": "X and y must hold real numbers",
     "Found input variables": "y must have one entry per row of X",
 }
-
-
-def check_container(data: Any, name: str) -> None:
-    """Raise for what scikit-learn takes: it drops masks, and broken sparse matrices crash it."""
-    refuse_masked(data, name)
-    if scipy.sparse.issparse(data):
-        if data.ndim != 2:
-            raise ValueError(
-                f"{name} must be a matrix with one row per example, got shape {data.shape}; use "
-                "reshape((1, -1)) for a single example."
-            )
-        check_csr(data, name)
-
-
-def check_targets(y: Any) -> None:
-    """Raise where scikit-learn would not say that it is y which has an unfit shape."""
-    if y is None:
-        return
-    check_container(y, "y")
-    try:
-        shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
-    except ValueError:
-        raise ValueError(
-            "y must hold one class per example, or be an indicator matrix, got lists of unequal "
-            "lengths; use sklearn.preprocessing.MultiLabelBinarizer."
-        ) from None
-    if len(shape) not in (1, 2) or 0 in shape[1:]:
-        raise ValueError(
-            f"y must hold one class per example, or be an indicator matrix, got shape {shape}."
-        )
-
-
-def check_loss(loss: Any, task: str) -> None:
-    """Raise unless it is a loss for the task, or the name of one."""
-    declared = losses.declaration_of(loss)
-    if declared is None or task not in declared.tasks:
-        raise ValueError(
-            f"loss must be one of {', '.join(losses.names(task))}, or an object of such a loss, "
-            f"got {loss!r}."
-        )
-
-
-def encode_classes(y: NDArray) -> tuple[NDArray, NDArray]:
-    """Return the sorted classes and the number of each example's class."""
-    try:
-        check_classification_targets(y)
-        classes, labels = np.unique(y, return_inverse=True)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"y must hold classes, either numbers or strings. {error}") from None
-    if len(classes) < 2:
-        raise ValueError(
-            f"y must hold at least two classes, got one class ({classes.tolist()[0]!r}); add "
-            "examples of others."
-        )
-    return classes, labels
 
 
 def all_or_nothing(fit: Any) -> Any:
@@ -212,10 +148,9 @@ class CertifiedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
                 f"when kernel='precomputed', got shape {X.shape}."
             )
 
-    def _gamma(self, X: Any) -> float:
+    def _gamma(self, X: Any, weight: NDArray | None) -> float:
         if self.gamma == "scale":
-            sparse = scipy.sparse.issparse(X)
-            variance = X.multiply(X).mean() - X.mean() ** 2 if sparse else X.var()
+            variance = weighted_variance(X, as_weight(weight, X.shape[0]))
             return float(1.0 / (X.shape[1] * variance)) if variance > 0 else 1.0
         return 1.0 / X.shape[1] if self.gamma == "auto" else float(self.gamma)
 
@@ -248,13 +183,13 @@ class CertifiedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
 
     # Training --------------------------------------------------------------------------------
 
-    def _prepare(self, X: Any) -> None:
+    def _prepare(self, X: Any, weight: NDArray | None) -> None:
         """Check what belongs to the kernel, and forget the last one."""
         self._check_kernel(X)
         for name in ("coef_", "gamma_", "X_fit_"):
             self.__dict__.pop(name, None)
         if not self._is_linear():
-            self.gamma_ = self._gamma(X)
+            self.gamma_ = self._gamma(X, weight)
 
     def _remember(self, X: Any) -> None:
         """Keep of the training data what scores need later, as it is now."""

@@ -21,15 +21,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from topkopt import losses
 from topkopt._validation import as_weight, check_scalar
-from topkopt.estimators.base import (
-    CertifiedClassifier,
-    all_or_nothing,
-    check_container,
-    check_loss,
-    check_targets,
-    encode_classes,
-)
+from topkopt.estimators.base import CertifiedClassifier, all_or_nothing
 from topkopt.estimators.callbacks import Task, fit_task, with_callbacks
+from topkopt.estimators.checks import check_container, check_loss, check_targets, encode_classes
 from topkopt.estimators.search import (
     check_fold_weight,
     folds_of,
@@ -204,7 +198,7 @@ class MultilabelClassifier(CertifiedClassifier):
         data, targets = self._validate(X, y, multi_output=True)
         labels = self._encode(targets)
         weight = self._example_weights(sample_weight, labels)
-        self._prepare(data)
+        self._prepare(data, weight)
         split_params, _ = route(self, None, sample_weight, groups, params)
         folds = self._folds(data, labels, split_params)
         n_subtasks = len(folds) + 1 if folds else self.max_epochs

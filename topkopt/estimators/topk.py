@@ -15,14 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 from topkopt import losses
 from topkopt._scores import best_classes
 from topkopt._validation import check_k
-from topkopt.estimators.base import (
-    CertifiedClassifier,
-    all_or_nothing,
-    check_loss,
-    check_targets,
-    encode_classes,
-)
+from topkopt.estimators.base import CertifiedClassifier, all_or_nothing
 from topkopt.estimators.callbacks import fit_task, with_callbacks
+from topkopt.estimators.checks import check_loss, check_targets, encode_classes
 
 __all__ = ["TopKClassifier"]
 
@@ -73,8 +68,8 @@ class TopKClassifier(CertifiedClassifier):
         The kernel; a callable gets two matrices of examples and returns the Gram matrix, which
         must be positive semi-definite.
     gamma : {"scale", "auto"} or float, default "scale"
-        For "rbf", "poly" and "sigmoid"; "scale" is ``1 / (n_features * X.var())``, "auto"
-        ``1 / n_features``.
+        For "rbf", "poly" and "sigmoid"; "scale" is ``1 / (n_features * X.var())``, to which rows
+        count with their weights, "auto" ``1 / n_features``.
     degree : int, default 3
         For "poly".
     coef0 : float, default 1.0
@@ -234,7 +229,7 @@ class TopKClassifier(CertifiedClassifier):
         X, y = self._validate(X, y)
         self.classes_, labels = encode_classes(y)
         weight = self._example_weights(sample_weight, labels)
-        self._prepare(X)
+        self._prepare(X, weight)
         return X, labels, weight
 
     def _loss(self, k: int) -> losses.Loss:

@@ -23,9 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from topkopt import losses
 from topkopt._validation import as_array, as_weight
-from topkopt.estimators.base import (
-    all_or_nothing,
-)
+from topkopt.estimators.base import all_or_nothing
 from topkopt.estimators.callbacks import fit_task, with_callbacks
 from topkopt.estimators.search import (
     Progress,

@@ -1,4 +1,4 @@
-"""Weights of examples from weights of classes."""
+"""Weights of examples from weights of classes, and what they count in."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 
 from topkopt._validation import check_scalar
 
-__all__ = ["class_weights"]
+__all__ = ["class_weights", "weighted_variance"]
 
 
 def class_weights(class_weight: Any, classes: NDArray, labels: NDArray, weight: NDArray) -> NDArray:
@@ -47,3 +48,13 @@ def _listed_weights(class_weight: Any, classes: NDArray, *, every_key: bool) -> 
     for key, value in class_weight.items():
         check_scalar(value, f"class_weight[{key!r}]")
     return np.array([class_weight.get(name, 1.0) for name in names], dtype=np.float64)
+
+
+def weighted_variance(X: Any, weight: NDArray) -> float:
+    """Return the variance of the entries of X, where a row of weight 2 counts as two rows."""
+    share = weight / (weight.sum() * X.shape[1])
+    if scipy.sparse.issparse(X):
+        squares = np.asarray(X.multiply(X).sum(axis=1)).ravel()
+        return float(share @ squares - (share @ X).sum() ** 2)
+    mean = (share @ X).sum()
+    return float(share @ ((X - mean) ** 2).sum(axis=1))

@@ -2,6 +2,8 @@
 
 A smooth loss with few features is trained by L-BFGS from the start: there its preconditioner knows
 most of the Hessian, and an evaluation takes a fraction of an epoch, whose every step is a search.
+Only where the data are so small that an epoch is over before a step of L-BFGS has begun is there
+nothing to gain.
 Every other training begins with epochs of coordinate ascent. Each certificate tells how fast the
 gap falls, and so how many passes are left at that pace. From there on
 
@@ -34,11 +36,18 @@ from topkopt.solvers.problem import Problem
 
 __all__ = ["Auto"]
 
+_SMALL = 2e7  # multiplications that take less time than what surrounds a step of L-BFGS
 _FEW = 6.0  # passes left for which L-BFGS is not worth beginning with
 _NEAR = 0.1  # the gap from which on Newton's method is considered
 _PER_SYSTEM = 3.0  # factor by which the gap falls for each _SYSTEMS systems of Newton's method
 _SYSTEMS = 4.0
 _RANK = 1.5  # directions in which the block of a moving example can move, on average
+
+
+def _lbfgs_is_first(problem: Problem) -> bool:
+    """Whether L-BFGS is expected to be first whatever the gap asked for."""
+    pays = problem.loss.smooth and blocks_pay(problem)
+    return pays and pass_operations(problem) > _SMALL
 
 
 class Standing(Method):
@@ -64,7 +73,7 @@ class Standing(Method):
 
 
 class Auto(Method):
-    """What will be first, judged again at every certificate; mostly coordinate ascent to begin with.
+    """What will be first, judged again at every certificate; mostly coordinate ascent at first.
 
     Parameters
     ----------
@@ -99,8 +108,9 @@ class Auto(Method):
         self.current: Any
         if coef is not None and last in ("lbfgs", "newton"):
             self.current = Standing(problem, coef, dual, last)
-        elif problem.loss.smooth and blocks_pay(problem):
-            self.current = make_lbfgs(problem, coef)
+        elif _lbfgs_is_first(problem):
+            known = coef is not None or not dual.any()
+            self.current = make_lbfgs(problem, coef if known else self.data.coef_from(dual))
         else:
             self.current = ascent(dual)
 

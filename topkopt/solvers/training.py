@@ -131,10 +131,12 @@ def solve(
     n of them), because rounding leaves it with eigenvalues slightly below 0; the certificate is
     that of the matrix with this addition.
 
-    "auto" begins with epochs of coordinate ascent and looks, at every certificate, how many passes
-    are left at the pace of the gap. A smooth loss goes on with L-BFGS if these are more than a few,
-    another one with Newton's method if its systems (of the size of W, or of the directions in which
-    the moving examples can move, whichever is smaller) will take fewer operations than the passes.
+    "auto" trains a smooth loss on dense data with few features (up to 128) by L-BFGS. Otherwise,
+    and on data so small that an epoch is over before a step of L-BFGS has begun, it starts with
+    epochs of coordinate ascent and looks, at every certificate, how many passes are left at that
+    pace. A smooth loss goes on with L-BFGS if these are more than a few, another one with Newton's
+    method if its systems (of the size of W, or of the directions in which the moving examples can
+    move, whichever is smaller) will take fewer operations than the passes.
     A method that gets no further gives way to coordinate ascent. A `warm_start` goes on with the
     method that ended it. The choices follow from counted work alone, so that a seed repeats; the
     history names the method of every step.
