@@ -53,6 +53,7 @@ def rows(length=7):
     normal = rng.standard_normal((12, length))
     tied = rng.integers(-1, 2, (6, length)).astype(float)
     masked = np.where(rng.permuted(np.arange(length) >= 5, axis=0), -np.inf, normal[:6])
+    some, half = np.arange(length) < 2, np.arange(length) % 2 == 0
     extreme = np.concatenate(
         [
             normal[:2] + 1e6,
@@ -61,6 +62,14 @@ def rows(length=7):
             -50.0 + normal[:2],
             np.where(np.arange(length) == 1, 60.0, normal[:1]),
             np.zeros((1, length)),
+            # Some are far from the others, which are close to each other.
+            *(
+                normal + 1e3 * rng.permuted(np.where(far, sign, 0.0)[None].repeat(12, 0), axis=1)
+                for far in (np.arange(length) == 0, some, half)
+                for sign in (-1, 1)
+            ),
+            normal * 10.0 ** rng.uniform(-6, 3, normal.shape),
+            normal * 1e30,
         ]
     )
     return {"random": normal, "tied": tied, "masked": masked, "extreme": extreme}

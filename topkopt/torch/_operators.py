@@ -18,6 +18,7 @@ from torch import Tensor
 import topkopt.torch._pieces as _pieces
 from topkopt import projections, prox
 from topkopt.torch._pure import entropy, knapsack, topk, weighted
+from topkopt.torch._pure.scan import Level, as_it_is
 
 __all__ = [
     "OPERATORS",
@@ -131,9 +132,9 @@ class TopKSimplex(Operator):
     bias: float
     schema = "int k, float radius, str kind, float bias"
 
-    def pure(self, b: Tensor) -> Tensor:
+    def pure(self, b: Tensor, level: Level = as_it_is) -> Tensor:
         project = getattr(topk, f"project_{self.kind}")
-        return project(b, self.k, self.radius, self.bias)
+        return project(b, self.k, self.radius, self.bias, level)
 
     def compiled(self, b: NDArray, out: NDArray) -> None:
         projections.project_topk_simplex(
@@ -169,8 +170,9 @@ class WeightedTopK(Operator):
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", tuple(self.weights))  # torch passes lists
 
-    def pure(self, b: Tensor) -> Tensor:
-        return weighted.project_weighted(b, self.weights, self.radius, self.label, self.bias)
+    def pure(self, b: Tensor, level: Level = as_it_is) -> Tensor:
+        parameters = self.weights, self.radius, self.label, self.bias
+        return weighted.project_weighted(b, *parameters, level)
 
     def compiled(self, b: NDArray, out: NDArray) -> None:
         projections.project_weighted_topk(

@@ -25,6 +25,7 @@ from topkopt.losses.batch import evaluate_rows
 from topkopt.torch._operators import Kind, Operator, TopKSimplex, WeightedTopK
 from topkopt.torch._pure.bipartite import project_bipartite
 from topkopt.torch._pure.entropy import topk_softmax
+from topkopt.torch._pure.scan import Level
 
 __all__ = [
     "ROW_LOSSES",
@@ -100,17 +101,21 @@ def _largest(u: Tensor, top: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class OneLabel(RowLoss):
-    """A loss of the differences u of the other classes to the label, -inf on the label itself."""
+    """A loss of the differences u of the other classes to the label."""
 
-    def of_differences(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the values, with the last dimension kept, and p."""
+    def of_others(self, others: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the values, with the last dimension kept, and p.
+
+        The scores of the others are -inf on the label. They come as they are, since u, far from
+        the label, would no longer tell apart those that are close to each other.
+        """
         raise NotImplementedError
 
     def pure(self, s: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         own = target.unsqueeze(-1)
-        u = (s - s.gather(-1, own)).scatter_(-1, own, -torch.inf)
-        top = u.amax(-1, keepdim=True)
-        value, p = self.of_differences(u)
+        others, label = s.scatter(-1, own, -torch.inf), s.gather(-1, own)
+        top = others.amax(-1, keepdim=True) - label
+        value, p = self.of_others(others, label)
         # Without another class there is nothing to lose; what is infinite or NaN stays so.
         value = torch.where(top.isfinite(), value, top.clamp(min=0.0))
         p = p + torch.where(top < torch.inf, 0.0, torch.nan)
@@ -142,15 +147,19 @@ class MaxMargin(OneLabel):
         """Return the projection onto the set of p."""
         raise NotImplementedError
 
-    def vertex(self, u: Tensor) -> tuple[Tensor, Tensor]:
+    def project(self, others: Tensor, level: Level) -> Tensor:
+        """Project the margins, the levels of the scores, onto smoothing times the set of p."""
+        raise NotImplementedError
+
+    def vertex(self, others: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
         """Return the largest <h,p> and a p that has it; p = 0 if it is not positive."""
         raise NotImplementedError
 
-    def of_differences(self, u: Tensor) -> tuple[Tensor, Tensor]:
+    def of_others(self, others: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
         if not self.smoothing:
-            return self.vertex(u)
-        h = 1.0 + u
-        p = self.projection().pure(h / self.smoothing)
+            return self.vertex(others, label)
+        h = 1.0 + (others - label)
+        p = self.project(others, lambda s: 1.0 + (s - label)) / self.smoothing
         square = _sum(p * p) + (_sum(p) ** 2 if self.all_slots else 0.0)
         value = _sum(torch.where(p > 0, p * h, 0.0)) - 0.5 * self.smoothing * square
         return value.clamp(min=0.0), p  # 0 is in the set: only rounding is below it
@@ -187,20 +196,23 @@ class TopKHinge(MaxMargin):
     def projection(self) -> Operator:
         return TopKSimplex(self.k, 1.0, self.kind, 0.0)
 
-    def vertex(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        top = u.topk(self.k, dim=-1).values
-        counts = 1.0 + top
+    def project(self, others: Tensor, level: Level) -> Tensor:
+        return TopKSimplex(self.k, self.smoothing, self.kind, 0.0).pure(others, level)
+
+    def vertex(self, others: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+        top = others.topk(self.k, dim=-1).values
+        counts = 1.0 + (top - label)
         if self.kind == "beta":
             counts = counts.clamp(min=0.0)
         elif self.kind == "label":  # its slot takes the last place from a negative margin
             last = counts[..., -1:].clamp(min=0.0)
             counts = torch.cat([counts[..., :-1], last], dim=-1)
         value = _sum(counts).clamp(min=0.0) / self.k
-        p = _largest(u, top) * ((value > 0).to(u.dtype) / self.k)
+        p = _largest(others, top) * ((value > 0).to(top.dtype) / self.k)
         if self.kind == "beta":
-            p = torch.where(u > -1.0, p, 0.0)
+            p = torch.where(others - label > -1.0, p, 0.0)
         elif self.kind == "label":  # of the chosen, the last of the smallest
-            smallest = (p > 0) & (u == top[..., -1:]) & (u < -1.0)
+            smallest = (p > 0) & (others == top[..., -1:]) & (others - label < -1.0)
             last_one = smallest & (smallest.cumsum(-1) == _sum(smallest))
             p = torch.where(last_one, 0.0, p)
         return value, p
@@ -232,13 +244,19 @@ class WeightedTopKHinge(MaxMargin):
     def projection(self) -> Operator:
         return WeightedTopK(self.weights, 1.0, self.label, 1.0 if self.all_slots else 0.0)
 
-    def vertex(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        h = 1.0 + u
-        slots = torch.nn.functional.pad(h, (0, 1)) if self.label else h
-        order = slots.argsort(dim=-1, descending=True, stable=True)[..., : len(self.weights)]
+    def project(self, others: Tensor, level: Level) -> Tensor:
+        scaled = WeightedTopK(self.weights, self.smoothing, self.label, float(self.all_slots))
+        return scaled.pure(others, level)
+
+    def vertex(self, others: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+        h = 1.0 + (others - label)
+        order = others.argsort(dim=-1, descending=True, stable=True)
         w = torch.tensor(self.weights, dtype=h.dtype, device=h.device)
-        p = torch.zeros_like(slots).scatter(-1, order, w.expand_as(order))
-        p = p[..., : h.shape[-1]]
+        w = torch.nn.functional.pad(w, (0, h.shape[-1] + 1 - w.numel()))
+        place = torch.arange(h.shape[-1], device=h.device)
+        if self.label:  # a slot of margin 0 moves those behind it one place on
+            place = torch.where(place < _sum(h >= 0.0), place, place + 1)
+        p = torch.zeros_like(h).scatter(-1, order, w[place].expand_as(h))
         value = _sum(torch.where(p > 0, p * h, 0.0))
         return value.clamp(min=0.0), torch.where(value > 0, p, 0.0)
 
@@ -258,8 +276,8 @@ class TopKEntropy(OneLabel):
         else:
             super().compiled(s, labels, value, gradient)
 
-    def of_differences(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        largest, p = topk_softmax(u, self.k)
+    def of_others(self, others: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+        largest, p = topk_softmax(others, self.k, lambda s: s - label)
         return torch.logaddexp(largest, torch.zeros_like(largest)), p
 
     def others_derivative(self, p: Tensor, h: Tensor) -> Tensor:
@@ -275,13 +293,15 @@ class TruncatedTopKEntropy(OneLabel):
         super().check_classes(m)
         check_k(self.k, m - 1, "the number of other classes")
 
-    def of_differences(self, u: Tensor) -> tuple[Tensor, Tensor]:
+    def of_others(self, others: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
         if self.k > 1:
-            u = u.masked_fill(_largest(u, u.topk(self.k - 1, dim=-1).values), -torch.inf)
-        top = u.amax(-1, keepdim=True).clamp(min=0.0)
-        e = torch.exp(u - top)
-        own, total = torch.exp(-top), _sum(e)
-        value = torch.where(top > 0, top + torch.log(total + own), torch.log1p(total))
+            largest = _largest(others, others.topk(self.k - 1, dim=-1).values)
+            others = others.masked_fill(largest, -torch.inf)
+        top = torch.maximum(others.amax(-1, keepdim=True), label)
+        e = torch.exp(others - top)
+        own, total = torch.exp(label - top), _sum(e)
+        lost = top - label
+        value = torch.where(lost > 0, lost + torch.log(total + own), torch.log1p(total))
         return value, e / (total + own)
 
     def others_derivative(self, p: Tensor, h: Tensor) -> Tensor:
@@ -301,21 +321,22 @@ class MultilabelHinge(RowLoss):
         low = torch.where(target, s, torch.inf).amin(-1, keepdim=True)
         high = torch.where(target, -torch.inf, s).amax(-1, keepdim=True)
         largest = high - low + 1.0
-        # Shared among both sides: the largest of either is half of the largest margin.
-        b = 0.5 * largest + torch.where(target, low - s, s - high)
+        below = torch.where(target, low - s, s - high)
         if self.smoothing:
-            p = project_bipartite(b / self.smoothing, target, 1.0)
+            # Shared among both sides: the largest of either is half of the largest margin.
+            b = 0.5 * largest + below
+            p = project_bipartite(below, target, self.smoothing, 0.5 * largest) / self.smoothing
             value = _sum(torch.where(p > 0, b * p, 0.0)) - 0.5 * self.smoothing * _sum(p * p)
         else:
-            sides = [b.masked_fill(~side, -torch.inf) for side in (target, ~target)]
-            ends = [_largest(side, side.amax(-1, keepdim=True)) for side in sides]
+            sides = [below.masked_fill(~side, -torch.inf) for side in (target, ~target)]
+            ends = [_largest(side, torch.zeros_like(largest)) for side in sides]
             p = (ends[0] | ends[1]).to(s.dtype)
             value = largest
         both = target.any(-1, keepdim=True) & ~target.all(-1, keepdim=True)
         value = torch.where(both, value.clamp(min=0.0), 0.0)
         p = torch.where(both & (largest > 0), p, 0.0)
-        p = torch.where(both & largest.isnan(), torch.nan, p)
-        return value.squeeze(-1), torch.where(target, -p, p)
+        broken = torch.where(both & largest.isnan(), torch.nan, 0.0)
+        return (value + broken).squeeze(-1), torch.where(target, -p, p) + broken
 
     def derivative(self, v: Tensor, target: Tensor, g: Tensor) -> Tensor:
         if not self.smoothing:
@@ -353,7 +374,7 @@ class OneVsAllHinge(RowLoss):
     def pure(self, s: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         short = 1.0 - torch.where(target, s, -s)
         p = (short / self.smoothing).clamp(0.0, 1.0) if self.smoothing else (short > 0).to(s.dtype)
-        value = (p * (short - 0.5 * self.smoothing * p)).sum(-1)
+        value = (p * (short.clamp(min=0.0) - 0.5 * self.smoothing * p)).sum(-1)
         return value, torch.where(target, -p, p)
 
     def derivative(self, v: Tensor, target: Tensor, g: Tensor) -> Tensor:

@@ -16,8 +16,12 @@ from topkopt.torch._pure.knapsack import project_simplex, threshold
 __all__ = ["project_bipartite"]
 
 
-def project_bipartite(b: Tensor, side: Tensor, radius: float) -> Tensor:
-    """Project rows whose entries belong to one side (mask true) or to the other."""
+def project_bipartite(below: Tensor, side: Tensor, radius: float, top: Tensor) -> Tensor:
+    """Project the rows b = top + below, whose entries belong to one side (mask true) or the other.
+
+    Projections onto a simplex do not see top, so that it costs them no digits.
+    """
+    b = top + below
     zero = torch.zeros_like(b)
     infinite = torch.full_like(b, torch.inf)
     present = b.isfinite()
@@ -26,6 +30,6 @@ def project_bipartite(b: Tensor, side: Tensor, radius: float) -> Tensor:
     upper = torch.where(present & side, infinite, zero)
     t = threshold(signed, lower, upper, 1.0, 0.0, zero[..., :1])
     x = torch.clamp(signed - t, lower, upper).abs()
-    apart = [project_simplex(torch.where(part, b, -infinite), radius) for part in (side, ~side)]
+    apart = [project_simplex(torch.where(part, below, -infinite), radius) for part in (side, ~side)]
     joint = x.sum(-1, keepdim=True) <= 2.0 * radius
     return torch.where(joint, x, torch.where(side, apart[0], apart[1]))

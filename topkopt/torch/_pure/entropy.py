@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from topkopt.torch._pure.lambert import inverse_lambertw_exp, lambertw_exp
-from topkopt.torch._pure.scan import running_from_end, take
+from topkopt.torch._pure.scan import Level, as_it_is, running_from_end, take
 
 __all__ = ["capped_softmax", "prox_entropy", "prox_topk_entropy", "topk_softmax"]
 
@@ -37,9 +37,9 @@ def _n_capped_at_most(share: float, length: int) -> int:
 
 
 def _threshold(b: Tensor, share: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return t, the number of capped entries and the K largest, for mass 1 and u = share.
+    """Return t minus the K-th largest, the number of capped entries and the K largest.
 
-    With fewer than K entries above -inf, t is +inf.
+    They are those of mass 1 and u = share; with fewer than K entries above -inf, t is +inf.
     """
     count = _n_capped_at_most(share, b.shape[-1])
     top, place = b.topk(count, dim=-1)
@@ -53,7 +53,7 @@ def _threshold(b: Tensor, share: float) -> tuple[Tensor, Tensor, Tensor]:
     log_left = torch.log1p(-used)
     capped = log_left + relative - tails > math.log(share)
     n_capped = capped[..., : count - 1].sum(-1, keepdim=True)
-    t = take(tails, n_capped) - log_left[n_capped] + near
+    t = take(tails, n_capped) - log_left[n_capped]
     return torch.where(near > -torch.inf, t, torch.inf), n_capped, top
 
 
@@ -61,20 +61,22 @@ def capped_softmax(b: Tensor, share: float) -> Tensor:
     """Return the softmax with no entry above share."""
     if share >= 1.0:
         return torch.softmax(b, dim=-1)
-    t, _, _ = _threshold(b, share)
-    return torch.exp(b - t).clamp(max=share)
+    t, _, top = _threshold(b, share)
+    return torch.exp(b - top[..., -1:] - t).clamp(max=share)
 
 
-def topk_softmax(b: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def topk_softmax(b: Tensor, k: int, level: Level = as_it_is) -> tuple[Tensor, Tensor]:
     """Return M = max <b,q> - <q,log q> over the capped softmaxes q <= 1/k, and sigma(M) q."""
     t, n_capped, top = _threshold(b, 1.0 / k)
+    enough = t < torch.inf  # or else there is no q
+    near, t = top[..., -1:], torch.where(enough, t, 0.0)
     is_capped = torch.arange(top.shape[-1], device=b.device) < n_capped
-    capped_sum = torch.where(is_capped, top + math.log(k), 0.0).sum(-1, keepdim=True)
-    largest = capped_sum / k + t * ((k - n_capped).to(b.dtype) / k)
-    largest = torch.where(t < torch.inf, largest, -torch.inf)  # too few entries: there is no q
+    capped_sum = torch.where(is_capped, level(top) + math.log(k), 0.0).sum(-1, keepdim=True)
+    largest = capped_sum / k + (level(near) + t) * ((k - n_capped).to(b.dtype) / k)
+    largest = torch.where(enough, largest, -torch.inf)
     log_sigma = torch.nn.functional.logsigmoid(largest)
-    t = torch.where(t < torch.inf, t, 0.0)
-    return largest, (b - t).clamp_(max=-math.log(k)).add_(log_sigma).exp_()
+    d = torch.where(enough, b - near, 0.0)
+    return largest, d.sub_(t).clamp_(max=-math.log(k)).add_(log_sigma).exp_()
 
 
 def _decreasing_root(

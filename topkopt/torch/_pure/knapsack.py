@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from topkopt.torch._pure.scan import take
+from topkopt.torch._pure.scan import Level, as_it_is, take
 
 __all__ = ["project_box", "project_simplex", "threshold"]
 
@@ -89,15 +89,26 @@ def project_simplex(b: Tensor, radius: float) -> Tensor:
 
 
 def project_box(
-    b: Tensor, lower: Tensor, upper: Tensor, total: float, equality: bool, bias: float
+    b: Tensor,
+    lower: Tensor,
+    upper: Tensor,
+    total: float,
+    equality: bool,
+    bias: float,
+    level: Level = as_it_is,
 ) -> Tensor:
     """Project onto ``{lower <= x <= upper}`` with a fixed or a bounded sum."""
     upper = torch.where(b.isfinite(), upper, lower)
-    anchor = b.amax(-1, keepdim=True)  # 1e6 + small: keep the digits of what is small
-    d = torch.where(b.isfinite(), b - anchor, 0.0)
-    t = threshold(d, lower, upper, 1.0, 0.0, torch.full_like(anchor, total))
-    if not equality:
-        # The sum is free to be smaller: t = bias <1,x>, which is 0 - anchor without a bias.
-        loose = threshold(d, lower, upper, bias, 1.0, anchor) if bias else -anchor
-        t = torch.maximum(t, loose)
-    return torch.clamp(d - t, lower, upper)
+    near = b.amax(-1, keepdim=True)
+    for _ in range(2):  # once more close to the root: there the entries keep all their digits
+        d = torch.where(b.isfinite(), b - near, 0.0)
+        t = threshold(d, lower, upper, 1.0, 0.0, torch.full_like(near, total))
+        near = near + t
+    x = torch.clamp(d - t, lower, upper)
+    if equality:
+        return x
+    # The sum is free to be smaller: t = bias <1,x>, which is 0 without a bias.
+    h = torch.where(b.isfinite(), level(b), 0.0)
+    t = threshold(h, lower, upper, bias, 1.0, torch.zeros_like(near)) if bias else 0.0
+    loose = torch.clamp(h - t, lower, upper)
+    return torch.where(loose.sum(-1, keepdim=True) <= total, loose, x)

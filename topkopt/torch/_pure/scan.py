@@ -2,6 +2,10 @@
 
 ``torch.cumsum`` has no deterministic form on CUDA; these do, and their rounding errors grow with
 the logarithm of the length.
+
+A `Level` says which numbers of a problem the entries of a row stand for: the entries shifted, such
+as 1 + (s - s_y). To shift a row first would cost entries that are far from s_y, but close to each
+other, the digits of their differences.
 """
 
 from __future__ import annotations
@@ -11,7 +15,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-__all__ = ["running", "running_from_end", "running_sum", "take"]
+__all__ = ["Level", "as_it_is", "running", "running_from_end", "running_sum", "take"]
+
+Level = Callable[[Tensor], Tensor]
+
+
+def as_it_is(x: Tensor) -> Tensor:
+    """Return x: no shift."""
+    return x
 
 
 def running(x: Tensor, combine: Callable[[Tensor, Tensor], Tensor]) -> Tensor:

@@ -18,34 +18,34 @@ import torch
 from torch import Tensor
 
 from topkopt.torch._pure.knapsack import project_box
-from topkopt.torch._pure.scan import running_sum, take
+from topkopt.torch._pure.scan import Level, as_it_is, running_sum, take
 
 __all__ = ["project_alpha", "project_beta", "project_label"]
 
 
-def project_beta(b: Tensor, k: int, radius: float, bias: float) -> Tensor:
+def project_beta(b: Tensor, k: int, radius: float, bias: float, level: Level = as_it_is) -> Tensor:
     """Project onto ``{0 <= x <= radius/k, <1,x> <= radius}``."""
     zero = torch.zeros_like(b)
-    return project_box(b, zero, zero + radius / k, radius, False, bias)
+    return project_box(b, zero, zero + radius / k, radius, False, bias, level)
 
 
-def project_label(b: Tensor, k: int, radius: float, bias: float) -> Tensor:
+def project_label(b: Tensor, k: int, radius: float, bias: float, level: Level = as_it_is) -> Tensor:
     """Project onto beta cut by the top-(k-1) cone, which matters for sums below a bend."""
-    beta = project_beta(b, min(k, b.shape[-1] + 1), radius, bias)
+    beta = project_beta(b, min(k, b.shape[-1] + 1), radius, bias, level)
     if k == 1:
         return beta
     bend = radius * (k - 1) / k
-    alpha = project_alpha(b, k - 1, bend, bias)
+    alpha = project_alpha(b, k - 1, bend, bias, level)
     return torch.where(beta.sum(-1, keepdim=True) >= bend, beta, alpha)
 
 
-def project_alpha(b: Tensor, k: int, radius: float, bias: float) -> Tensor:
+def project_alpha(b: Tensor, k: int, radius: float, bias: float, level: Level = as_it_is) -> Tensor:
     """Project onto the top-k simplex alpha; an infinite radius makes it the cone."""
     row, order = b.sort(dim=-1, descending=True, stable=True)
     anchor = row[..., k - 1 : k]
     enough = anchor > -torch.inf  # fewer entries could not carry s/k each
     anchor = torch.where(enough, anchor, 0.0)
-    d = row - anchor
+    d, anchor = row - anchor, level(anchor)
     above = torch.where(enough, d[..., :k], 0.0)
     top_sum = above.sum(-1, keepdim=True) + k * anchor
     flat = (top_sum / (1.0 + k * bias)).clamp(0.0, radius)  # s, if no entry leaves the cap

@@ -25,7 +25,14 @@ import torch
 from torch import Tensor
 
 from topkopt.torch._pure.knapsack import threshold
-from topkopt.torch._pure.scan import running, running_from_end, running_sum, take
+from topkopt.torch._pure.scan import (
+    Level,
+    as_it_is,
+    running,
+    running_from_end,
+    running_sum,
+    take,
+)
 
 __all__ = ["project_weighted"]
 
@@ -34,7 +41,12 @@ _MOST = 2**24  # numbers in a table; more rows are worked off one part after the
 
 
 def project_weighted(
-    b: Tensor, weights: Sequence[float], radius: float, label: bool, bias: float
+    b: Tensor,
+    weights: Sequence[float],
+    radius: float,
+    label: bool,
+    bias: float,
+    level: Level = as_it_is,
 ) -> Tensor:
     """Project onto the weighted top-k set, or onto the one with a slot for the label."""
     if not weights or radius == 0:
@@ -43,18 +55,20 @@ def project_weighted(
     w = torch.tensor(weights, dtype=b.dtype, device=b.device) / weights[0]
     radius = radius * weights[0]
     part = max(1, _MOST // (len(weights) * b.shape[-1]))
-    solved = [_project(piece, w, radius, label, bias) for piece in rows.split(part)]
+    pieces = zip(rows.split(part), level(b).reshape(rows.shape).split(part), strict=True)
+    solved = [_project(*piece, w, radius, label, bias) for piece in pieces]
     return torch.cat(solved).reshape(b.shape) if solved else torch.zeros_like(b)
 
 
-def _project(b: Tensor, w: Tensor, radius: float, label: bool, bias: float) -> Tensor:
+def _project(
+    b: Tensor, levels: Tensor, w: Tensor, radius: float, label: bool, bias: float
+) -> Tensor:
     row, order = b.sort(dim=-1, descending=True, stable=True)
     finite = row > -torch.inf
     enough = finite.sum(-1, keepdim=True) + label >= w.numel()
-    anchor = row[..., :1]
-    d = torch.where(finite, row - anchor, -torch.inf)
+    h = take(levels, order)
     solve = _with_label if label else _without_label
-    x = torch.where(enough & finite, solve(d, anchor, w, radius, bias).clamp(min=0.0), 0.0)
+    x = torch.where(enough & finite, solve(row, h, w, radius, bias).clamp(min=0.0), 0.0)
     return torch.zeros_like(b).scatter(-1, order, x)
 
 
@@ -74,17 +88,17 @@ def _root(rises: Callable[[Tensor], Tensor], high: Tensor) -> Tensor:
     return torch.where(at_zero, 0.0, low + (high - low) / 2)
 
 
-def _shares(d: Tensor, v: Tensor, w: Tensor, zeta: Tensor) -> Tensor:
-    """Return d - v, v being iso(d - zeta w), with the digits that the difference would lose.
+def _shares(row: Tensor, v: Tensor, w: Tensor, zeta: Tensor) -> Tensor:
+    """Return row - v, v being iso(row - zeta w), with the digits that the difference would lose.
 
-    In a pool it is zeta times the mean weight, plus the distance of d to its mean. The entries of
+    In a pool it is zeta times the mean weight, plus the distance to the mean entry. The entries of
     a pool are as close to each other as their shares.
     """
-    place = torch.arange(d.shape[-1], device=d.device).expand(d.shape)
+    place = torch.arange(row.shape[-1], device=row.device).expand(row.shape)
     falls = v[..., 1:] < v[..., :-1]
     edge = torch.ones_like(v[..., :1], dtype=torch.bool)
     first = running(torch.where(torch.cat([edge, falls], dim=-1), place, 0), torch.maximum)
-    ends = torch.where(torch.cat([falls, edge], dim=-1), place, d.shape[-1])
+    ends = torch.where(torch.cat([falls, edge], dim=-1), place, row.shape[-1])
     last = running_from_end(ends, torch.minimum)
 
     def mean(h: Tensor) -> Tensor:
@@ -92,16 +106,18 @@ def _shares(d: Tensor, v: Tensor, w: Tensor, zeta: Tensor) -> Tensor:
         means = (take(sums, last + 1) - take(sums, first)) / (last - first + 1)
         return torch.where(first == last, h, means)  # a share of 0 stays 0
 
-    inside = torch.where(d > -torch.inf, d, 0.0)
-    near = inside - take(inside, first)
-    return zeta * mean(w.expand(d.shape)) + (near - mean(near))
+    inside = torch.where(row > -torch.inf, row, 0.0)
+    near, weight = inside - take(inside, first), mean(w.expand(row.shape))
+    return torch.where(weight > 0, zeta * weight + (near - mean(near)), 0.0)
 
 
-def _without_label(d: Tensor, anchor: Tensor, w: Tensor, radius: float, bias: float) -> Tensor:
+def _without_label(row: Tensor, h: Tensor, w: Tensor, radius: float, bias: float) -> Tensor:
+    q = w.numel()
+    anchor, d = h[..., q - 1 : q], row - row[..., q - 1 : q]
     iso = _isotonic(d, w)
     total, padded = w.sum(), _padded(w, d.shape[-1])
     # All entries in one pool is the slowest rise there is: the root is not behind this.
-    most = (d.shape[-1] * anchor.clamp(min=0.0) / total).clamp(max=radius)
+    most = (d.shape[-1] * h[..., :1].clamp(min=0.0) / total).clamp(max=radius)
 
     def rises(zeta: Tensor) -> Tensor:
         v = torch.where(padded > 0, iso(zeta), 0.0)
@@ -109,11 +125,12 @@ def _without_label(d: Tensor, anchor: Tensor, w: Tensor, radius: float, bias: fl
         return bias * zeta * total**2 - gain
 
     zeta = _root(rises, most)
-    return _shares(d, iso(zeta), padded, zeta)
+    return _shares(row, iso(zeta), padded, zeta)
 
 
-def _with_label(d: Tensor, anchor: Tensor, w: Tensor, radius: float, bias: float) -> Tensor:
-    length = d.shape[-1]
+def _with_label(row: Tensor, h: Tensor, w: Tensor, radius: float, bias: float) -> Tensor:
+    q, length = max(1, w.numel() - 1), row.shape[-1]
+    anchor, d = h[..., q - 1 : q], row - row[..., q - 1 : q]
     finite = d > -torch.inf
     mass, slack = _padded(w, max(length, w.numel()))[:length], _padded(w[1:], length)
     iso_mass, iso_slack = _isotonic(d, w[:length]), _isotonic(d, w[1:])
@@ -134,10 +151,11 @@ def _with_label(d: Tensor, anchor: Tensor, w: Tensor, radius: float, bias: float
         return -(over + under).sum(-1, keepdim=True)
 
     zeta = _root(rises, torch.full_like(anchor, radius))
-    upper = _shares(d, iso_mass(zeta), mass, zeta)
-    lower = torch.minimum(_shares(d, iso_slack(zeta), slack, zeta), upper)
-    mu = threshold(inside, lower, upper, bias, 1.0, anchor) if bias else -anchor
-    return torch.clamp(inside - mu, lower, upper)
+    upper = _shares(row, iso_mass(zeta), mass, zeta)
+    lower = torch.minimum(_shares(row, iso_slack(zeta), slack, zeta), upper)
+    h = torch.where(finite, h, 0.0)
+    mu = threshold(h, lower, upper, bias, 1.0, torch.zeros_like(anchor)) if bias else 0.0
+    return torch.clamp(h - mu, lower, upper)
 
 
 def _isotonic(d: Tensor, w: Tensor) -> Callable[[Tensor], Tensor]:
