@@ -68,9 +68,10 @@ before, after = np.array(before), {name: np.array(found) for name, found in afte
 print(f"{'before':15s} top-{K} {before.mean():.1f} +- {before.std(ddof=1):.1f}")
 for name, found in after.items():
     gain = found - after["softmax"]
+    better = f"{np.sum(gain > 0)} of {len(SEEDS)}"
     print(
         f"{name:15s} top-{K} {found.mean():.1f} +- {found.std(ddof=1):.1f}, over softmax "
-        f"{gain.mean():+.2f} +- {gain.std(ddof=1):.2f}, better on {np.sum(gain > 0)} of {len(SEEDS)}"
+        f"{gain.mean():+.2f} +- {gain.std(ddof=1):.2f}, better on {better}"
     )
 
 figure, ax = plt.subplots(figsize=(7, 3.5), layout="constrained")
