@@ -18,6 +18,20 @@ def exact_value(loss, scores, y):
     return _evaluate(_VALUES, loss, scores, y)
 
 
+def exact_gradient(loss, scores, y):
+    """Return the gradient at scores that are on no kink: differences of values with many digits."""
+    step = mpf(10) ** (-DIGITS // 5)
+    gradient = np.empty(len(scores))
+    for j in range(len(scores)):
+        with mpmath.workdps(DIGITS):
+            ends = [[mpf(float(x)) for x in scores] for _ in range(2)]
+            for end, sign in zip(ends, (1, -1), strict=True):
+                end[j] += sign * step
+            after, before = (_evaluate(_VALUES, loss, end, y) for end in ends)
+            gradient[j] = (after - before) / (2 * step)
+    return gradient
+
+
 def exact_conjugate(loss, v, y):
     """Return the conjugate at a v of its domain, where the label's entry stands for the sum."""
     return _evaluate(_CONJUGATES, loss, v, y)
@@ -31,7 +45,7 @@ def label_list(y):
 def _evaluate(table, loss, row, y):
     labels = label_list(y).tolist()
     with mpmath.workdps(DIGITS):
-        return table[type(loss).__name__](loss, [mpf(float(x)) for x in row], labels)
+        return table[type(loss).__name__](loss, [mpf(x) for x in row], labels)
 
 
 # How far rounding may go --------------------------------------------------------------------

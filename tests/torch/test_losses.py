@@ -2,12 +2,15 @@
 
 import copy
 import pickle
+from functools import cache
 
 import numpy as np
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from tests.exact_losses import exact_gradient, exact_value
+from topkopt import losses
 from topkopt import torch as tk
 
 from .cases import LOSSES, MULTILABEL, rows, the_loss, the_target
@@ -58,6 +61,38 @@ def test_a_score_of_minus_infinity_is_the_limit(case, dtype, allowed):
             (gradient[i], reference.gradient(row, y)),
         ):
             np.testing.assert_allclose(got, expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+
+
+@cache
+def masked_rows(case, allowed):
+    """Return scores with masked classes, targets, and exact values and gradients of their limit."""
+    rng = np.random.default_rng(3)
+    scores = rng.standard_normal((5, 12)).astype(np.float32).astype(float)
+    target = the_target(case, *scores.shape)
+    labels = target if case in MULTILABEL else np.arange(12) == target[:, None]
+    scores[(rng.random(scores.shape) > allowed) & ~labels] = -np.inf
+    _, params, twin = LOSSES[case]
+    loss = getattr(losses, twin)(**params)
+    far = np.where(np.isneginf(scores), -1e9, scores)
+    values = [float(exact_value(loss, *row)) for row in zip(far, target, strict=True)]
+    gradients = [exact_gradient(loss, *row) for row in zip(far, target, strict=True)]
+    return scores, target, np.array(values), np.array(gradients)
+
+
+@pytest.mark.parametrize("allowed", [0.02, 0.3, 0.7])
+@pytest.mark.parametrize("dtype", list(TOLERANCE))
+@pytest.mark.parametrize("case", list(LOSSES))
+@pytest.mark.usefixtures("body")
+def test_a_score_of_minus_infinity_has_the_exact_gradient(case, dtype, allowed):
+    """The witness knows no gradients: it takes differences of values with a hundred digits."""
+    ours, _ = the_loss(case)
+    scores, target, exact_values, exact_gradients = masked_rows(case, allowed)
+    x = torch.tensor(scores, dtype=dtype, requires_grad=True)
+    values = ours(x, torch.from_numpy(target), reduction="none")
+    (gradient,) = torch.autograd.grad(values.sum(), x)
+    close = {"rtol": TOLERANCE[dtype], "atol": TOLERANCE[dtype]}
+    np.testing.assert_allclose(values.detach(), exact_values, **close)
+    np.testing.assert_allclose(gradient, exact_gradients, **close)
 
 
 @pytest.mark.parametrize("case", list(LOSSES))
