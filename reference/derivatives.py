@@ -1,6 +1,6 @@
 r"""How the solution of a prox moves with its argument: the directions that its piece allows.
 
-Each loss has a prox v(q), the solution of (1) in `losses.py`.  It is made of smooth pieces: on each
+Each loss has a prox v(q), the solution of (1) in `losses/`.  It is made of smooth pieces: on each
 of them some entries of v are held by a bound, others move together, and the rest is free.  Let the
 columns of B span what is left to v, and let Q be the Hessian of what the prox minimizes, a
 diagonal matrix for all losses here.  Moving q by dq moves v by the best B z:

@@ -44,7 +44,7 @@ Lacoste-Julien, Jaggi, Schmidt, Pletscher. Block-coordinate Frank-Wolfe optimiza
 import numpy as np
 
 from ._checks import at_least
-from .losses import _margins, _with_label
+from .losses.base import margins, with_label
 from .sdca import Solution, certificate
 
 METHODS = ("frank_wolfe", "away_step", "pairwise", "block_frank_wolfe")
@@ -113,7 +113,7 @@ def _slope(loss, s, v, y):
 
 
 def _best_vertex(loss, z, y):
-    return _with_label(loss._vertex(_margins(z, y)), y)
+    return with_label(loss.vertex(margins(z, y)), y)
 
 
 def _toward(loss, s, v, y):

@@ -59,7 +59,7 @@ def solve_newton(X, y, loss, *, C=1.0, sample_weight=None, tol=1e-10, max_center
     y : array_like of int, shape (n,), or of bool, shape (n, m)
         The labels, counted from 0, or the label sets.
     loss : object
-        One of the losses of `losses.py`.
+        One of the losses of `losses/`.
     C : float, default=1.0
         As in ``1/2 |W|^2 + C * sum(sample_weight * losses)``.
     sample_weight : array_like, shape (n,), optional

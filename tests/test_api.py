@@ -28,7 +28,9 @@ PUBLIC = {
 }
 LOSSES = {cls.__name__: cls for cls in topkopt.losses.classes()}
 COMPILED = sorted((ROOT / "topkopt").rglob("*.pyx"))
-FOLDERS = sorted({path.parent for path in (ROOT / "topkopt").rglob("*.py")} | {ROOT / "reference"})
+FOLDERS = sorted(
+    {path.parent for top in ("topkopt", "reference") for path in (ROOT / top).rglob("*.py")}
+)
 SHARED = {"axis", "out"}  # what batching adds to the reference's arguments
 
 public = pytest.mark.parametrize("name", PUBLIC)

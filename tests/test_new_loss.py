@@ -53,11 +53,8 @@ def changed(tmp_path_factory):
         (place / "__init__.py").touch()
     family = (ROOT / "topkopt" / "losses" / "binary.pyx").read_text("utf-8")
     (package / "binary.pyx").write_text(f"{family}\n\n{steps('cython')}", "utf-8")
-    twins = (ROOT / "reference" / "losses.py").read_text("utf-8")
-    mark = "# Label sets -"
-    assert twins.count(mark) == 1
-    twins = twins.replace(mark, f"{steps('python')}\n\n{mark}")
-    (folder / "losses.py").write_text(twins, "utf-8")
+    twins = (ROOT / "reference" / "losses" / "binary.py").read_text("utf-8")
+    (folder / "binary.py").write_text(f"{twins}\n\n{steps('python')}", "utf-8")
     library = package / f"binary{sysconfig.get_config_var('EXT_SUFFIX')}"
     directives = ["language_level=3", "cdivision=True", "embedsignature=True"]
     run(
@@ -71,7 +68,7 @@ def changed(tmp_path_factory):
     )
     replaced = {
         "topkopt.losses.binary": str(library),
-        "topkopt.reference.losses": str(folder / "losses.py"),
+        "topkopt.reference.losses.binary": str(folder / "binary.py"),
     }
     # The plugin is apart from the folder topkopt, which would hide an installation of the library.
     plugin = tmp_path_factory.mktemp("plugin")

@@ -6,7 +6,7 @@ Every convex loss L answers, for given q and alpha >= 0,
 
 The solution is the gradient of L at q for alpha = 0, and for alpha = kappa C it gives the dual step
 a = -C v, which maximises -C L*(-a/C) - <q,a> - kappa/2 <a,a>. The forms of v are listed in
-`reference/losses.py`, whose classes these are the twins of.
+`reference/losses`, whose classes these are the twins of.
 """
 import numpy as np
 
