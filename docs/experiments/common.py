@@ -45,13 +45,26 @@ def read(name, folder):
     if folder is None:
         return _letter_of_openml() if name == "letter" else _no_folder(name)
     with np.load(Path(folder) / f"{name}.npz", allow_pickle=False) as held:
-        parts = {part: _part(held, part) for part in ("train", "val", "test")}
+        train, validation, test = (_part(held, part) for part in ("train", "val", "test"))
         mask = held["is_tr"] if "is_tr" in held else None
-    X, y = parts["train"]
-    if parts["val"] is None:
+    if validation is None:
+        X, y = train
         mask = _four_fifths(len(y)) if mask is None else mask
-        parts["train"], parts["val"] = (X[mask], y[mask]), (X[~mask], y[~mask])
-    return Data(name, parts["train"], parts["val"], parts["test"])
+        train, validation = (X[mask], y[mask]), (X[~mask], y[~mask])
+    return Data(name, train, validation, test)
+
+
+def read_parts(name, folder):
+    """Return all training and all test examples of a data set of a folder."""
+    if folder is None:
+        _no_folder(name)
+    with np.load(Path(folder) / f"{name}.npz", allow_pickle=False) as held:
+        return _part(held, "train"), _part(held, "test")
+
+
+def read_training_part(name, folder):
+    """Return all training examples; there may be no others."""
+    return read_parts(name, folder)[0]
 
 
 def _part(held, part):
@@ -188,8 +201,8 @@ def save_picture(figure, file):
     figure.savefig(file, dpi=90)
 
 
-def arguments(text, **defaults):
-    """Return the command line of an experiment."""
+def arguments(text, sets=None):
+    """Return the command line of an experiment; of one with many data sets also which of them."""
     parser = argparse.ArgumentParser(
         description=text, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -197,4 +210,6 @@ def arguments(text, **defaults):
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
     parser.add_argument("--limit", type=float, default=120.0, help="CPU seconds of one training")
     parser.add_argument("--quick", action="store_true", help="few trainings, to see that it runs")
+    if sets:
+        parser.add_argument("--sets", nargs="+", default=sets, choices=sets)
     return parser.parse_args()

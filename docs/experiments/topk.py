@@ -83,41 +83,44 @@ def accuracies(data, solution):
 
 
 def best(cells, name, Cs):
-    """Return for each k the test accuracy and the C that are best on validation."""
+    """Return for each k the test accuracy and the C, as text, that are best on validation."""
     trained = [cells.held["cells"][key(name, C)] for C in Cs]
     chosen = np.argmax([cell["validation"] for cell in trained], axis=0)
-    return [(trained[c]["test"][place], Cs[c]) for place, c in enumerate(chosen)]
+    star = ["" if cell["reached"] else "\\*" for cell in trained]
+    return [(trained[c]["test"][place], f"{Cs[c]:g}{star[c]}") for place, c in enumerate(chosen)]
 
 
 def accuracy_table(cells, rows, Cs, papers):
     """Return Markdown: ours / the papers', and the C of each k."""
     ks = KS[: len(best(cells, next(iter(rows)), Cs))]
-    head = ["method", *(f"top-{k}" for k in ks), "largest difference", "C"]
+    head = ["method", *(f"top-{k}" for k in ks), "C of each k"]
+    if papers:
+        head.insert(-1, "largest difference")
     lines = []
     for name in rows:
         found, theirs = best(cells, name, Cs), papers.get(name)
         ours = [percent(value) for value, _ in found]
-        difference = "–"
+        difference = ["–"] if papers else []
         if theirs:
             gaps = [round(100 * v, 1) - p for (v, _), p in zip(found, theirs, strict=False)]
-            difference = f"{max(gaps, key=abs):+.1f}"
+            difference = [f"{max(gaps, key=abs):+.1f}"]
             ours = [f"{mine} / {p}" for mine, p in zip(ours, theirs, strict=False)]
-        lines.append([name, *ours, difference, ", ".join(f"{C:g}" for _, C in found)])
+        lines.append([name, *ours, *difference, ", ".join(C for _, C in found)])
     return table(head, lines)
 
 
-def draw(cells, rows, Cs, shown):
-    """Draw top-1 to top-10 accuracy of some methods, less that of softmax."""
+def draw(cells, rows, Cs, shown, base):
+    """Draw top-1 to top-10 accuracy of some methods, less that of another one."""
     figure = Figure(figsize=(7.5, 3.8), layout="constrained")
     axes = figure.subplots()
-    base = np.array([value for value, _ in best(cells, "LR-Multi", Cs)])
-    ks = KS[: len(base)]
-    for name in (name for name in shown if name in rows):
+    zero = np.array([value for value, _ in best(cells, base, Cs)])
+    ks = KS[: len(zero)]
+    for name in (name for name in shown if name in rows and name != base):
         ours = np.array([value for value, _ in best(cells, name, Cs)])
-        axes.plot(range(len(ks)), 100 * (ours - base), "o-", label=name)
+        axes.plot(range(len(ks)), 100 * (ours - zero), "o-", label=name)
     axes.axhline(0, color="0.5", linewidth=1)
     axes.set_xticks(range(len(ks)), [f"top-{k}" for k in ks])
-    axes.set_ylabel("points more than softmax (LR-Multi)")
+    axes.set_ylabel(f"points more than {base}")
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     axes.grid(alpha=0.3)
     return figure
@@ -137,20 +140,23 @@ SHOWN = (
 
 def unfinished(cells):
     """Return a sentence on the trainings that did not reach the gap."""
-    late = [name for name, cell in cells.held["cells"].items() if not cell["reached"]]
-    total = len(cells.held["cells"])
+    trained = cells.held["cells"]
+    late = [float(name.rpartition(" ")[2]) for name, c in trained.items() if not c["reached"]]
     if not late:
-        return f"All {total} trainings reached their tolerance of {TOLERANCE:g}."
+        return f"All {len(trained)} trainings reached their tolerance of {TOLERANCE:g}."
     return (
-        f"{total - len(late)} of {total} trainings reached their tolerance of {TOLERANCE:g}; "
-        f"stopped by the limit of seconds: {'; '.join(late)}."
+        f"{len(trained) - len(late)} of {len(trained)} trainings reached their tolerance of "
+        f"{TOLERANCE:g}; the others, all with C ≥ {min(late):g}, were stopped by the limit of "
+        "seconds. A star marks a C where that happened."
     )
 
 
-def report(data, rows, options, papers, Cs=CS, page=None):
+def report(
+    data, rows, options, papers, Cs=CS, page=None, shown=SHOWN, base="LR-Multi"
+):
     """Train, and write table and picture."""
     cells, Cs = train_all(data, rows, options, Cs)
     page = options.out / f"{page or data.name}.md"
     text = f"{accuracy_table(cells, rows, Cs, papers)}\n\n{unfinished(cells)}"
     write_block(page, data.name, text)
-    save_picture(draw(cells, rows, Cs, SHOWN), options.out / f"{data.name}.png")
+    save_picture(draw(cells, rows, Cs, shown, base), options.out / f"{data.name}.png")
