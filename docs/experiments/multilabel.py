@@ -122,9 +122,7 @@ def evaluate(train, test, features, loss, C, cuts, limit):
     """Train once more on all training examples and return the metrics that chose this C."""
     kernel = features is not None
     X, X_test = (features(train[0]), features(test[0])) if kernel else (train[0], test[0])
-    last = solve(
-        X, train[1], loss, C=C, tol=1e-3, kernel="psd" if kernel else False, limit=limit
-    )
+    last = solve(X, train[1], loss, C=C, tol=1e-3, kernel="psd" if kernel else False, limit=limit)
     scores = np.asarray(X_test @ (last.dual if kernel else last.coef))
     truth, values = test[1].astype(bool), {}
     for name, cut in cuts.items():

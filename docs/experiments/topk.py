@@ -151,9 +151,7 @@ def unfinished(cells):
     )
 
 
-def report(
-    data, rows, options, papers, Cs=CS, page=None, shown=SHOWN, base="LR-Multi"
-):
+def report(data, rows, options, papers, Cs=CS, page=None, shown=SHOWN, base="LR-Multi"):
     """Train, and write table and picture."""
     cells, Cs = train_all(data, rows, options, Cs)
     page = options.out / f"{page or data.name}.md"
