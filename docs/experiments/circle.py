@@ -7,6 +7,7 @@ own; all are tested on the same 200,000. Writes circle.json, circle.png and the 
 """
 
 import warnings
+from functools import partial
 
 import numpy as np
 from common import Cells, arguments, save_picture, table, write_block
@@ -51,7 +52,7 @@ def run(options):
     for draw in range(draws):
         parts = make_circle(200, 2 * draw), make_circle(200, 2 * draw + 1), test
         for i, (title, loss) in enumerate(LOSSES.items()):
-            cell = cells.get(f"{title}, draw {draw}", lambda: test_accuracy(*loss, *parts))
+            cell = cells.get(f"{title}, draw {draw}", partial(test_accuracy, *loss, *parts))
             results[draw, i] = cell["top-1"], cell["top-2"]
     return results
 

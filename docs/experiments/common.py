@@ -46,7 +46,7 @@ def read(name, folder):
         return _letter_of_openml() if name == "letter" else _no_folder(name)
     with np.load(Path(folder) / f"{name}.npz", allow_pickle=False) as held:
         train, validation, test = (_part(held, part) for part in ("train", "val", "test"))
-        mask = held["is_tr"] if "is_tr" in held else None
+        mask = held.get("is_tr")
     if validation is None:
         X, y = train
         mask = _four_fifths(len(y)) if mask is None else mask

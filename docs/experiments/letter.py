@@ -2,8 +2,8 @@
 
     python docs/experiments/letter.py --data DIR
 
-reads letter.npz (without --data: OpenML, with another division into 10,500 examples to train with and
-4,500 to choose C with), and writes letter.json, letter.png and the table of letter.md.
+reads letter.npz (without --data: OpenML, with another division into 10,500 examples to train with
+and 4,500 to choose C with), and writes letter.json, letter.png and the table of letter.md.
 """
 
 from common import arguments, read

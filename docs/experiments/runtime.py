@@ -2,8 +2,8 @@
 
     python docs/experiments/runtime.py --data DIR
 
-reads letter.npz, and writes runtime.json, runtime_projections.png, runtime_gap.png and the tables of
-runtime.md. Times are CPU seconds of one core.
+reads letter.npz, and writes runtime.json, runtime_projections.png, runtime_gap.png and the tables
+of runtime.md. Times are CPU seconds of one core.
 """
 
 import time

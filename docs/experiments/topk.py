@@ -3,9 +3,9 @@
 from functools import cache
 
 import numpy as np
+from common import Cells, percent, save_picture, solve, table, write_block
 from matplotlib.figure import Figure
 
-from common import Cells, percent, save_picture, solve, table, write_block
 from topkopt import losses
 from topkopt.metrics import topk_accuracy_curve
 
