@@ -1,14 +1,16 @@
-"""The synthetic circle of the papers: the figures and the picture of docs/circle.md.
+"""The synthetic circle of the papers, drawn 20 times.
 
-``python docs/circle.py`` draws the data 20 times (200 points to train on, 200 to choose C with, for
-each metric its own, 200,000 to test on), prints a table and writes docs/circle.png.
+    python docs/experiments/circle.py
+
+needs no data. Each draw has 200 points to train with and 200 to choose C with, for each metric its
+own; all are tested on the same 200,000. Writes circle.json, circle.png and the table of circle.md.
 """
 
-import argparse
 import warnings
-from pathlib import Path
+from functools import partial
 
 import numpy as np
+from common import Cells, arguments, save_picture, table, write_block
 from matplotlib.figure import Figure
 
 import topkopt
@@ -16,15 +18,15 @@ from topkopt.datasets import make_circle
 from topkopt.metrics import topk_accuracy
 
 CS = 2.0 ** np.arange(-18, 19)
-LOSSES = [
-    ("softmax", "softmax", {}),
-    ("hinge", "hinge", {}),
-    ("one-vs-all logistic", "ova_logistic", {}),
-    ("top-2 hinge", "topk_hinge", {"k": 2}),
-    ("top-2 hinge, smooth", "topk_hinge", {"k": 2, "smoothing": 1.0}),
-    ("top-2 entropy", "topk_entropy", {"k": 2}),
-    ("truncated top-2 entropy", "truncated_topk_entropy", {"k": 2}),
-]
+LOSSES = {
+    "softmax": ("softmax", {}),
+    "hinge": ("hinge", {}),
+    "one-vs-all logistic": ("ova_logistic", {}),
+    "top-2 hinge": ("topk_hinge", {"k": 2}),
+    "top-2 hinge, smooth": ("topk_hinge", {"k": 2, "smoothing": 1.0}),
+    "top-2 entropy": ("topk_entropy", {"k": 2}),
+    "truncated top-2 entropy": ("truncated_topk_entropy", {"k": 2}),
+}
 
 
 def test_accuracy(loss, params, train, validation, test):
@@ -33,36 +35,36 @@ def test_accuracy(loss, params, train, validation, test):
         # Far out on the grid C is so large that 200 epochs are not enough, nor is it ever chosen.
         warnings.simplefilter("ignore", topkopt.ConvergenceWarning)
         path = topkopt.path(*train, loss, Cs=CS, max_epochs=200, random_state=0, **params)
-    best = []
+    best = {}
     for k in (1, 2):
         tuned = [topk_accuracy(validation[1], s, k) for s in path.scores(validation[0])]
         chosen = path[int(np.argmax(tuned))]
-        best.append(topk_accuracy(test[1], test[0] @ chosen.coef, k))
+        best[f"top-{k}"] = topk_accuracy(test[1], test[0] @ chosen.coef, k)
     return best
 
 
-def run(draws):
+def run(options):
     """Return accuracies of shape (draws, losses, 2)."""
+    draws, points = (2, 2000) if options.quick else (20, 200_000)
+    cells = Cells(options.out / "circle.json", {"test points": points})
+    test = make_circle(points, 10**6)
     results = np.empty((draws, len(LOSSES), 2))
-    test = make_circle(200_000, 10**6)
     for draw in range(draws):
-        train, validation = make_circle(200, 2 * draw), make_circle(200, 2 * draw + 1)
-        for i, (_, loss, params) in enumerate(LOSSES):
-            results[draw, i] = test_accuracy(loss, params, train, validation, test)
-        print(f"draw {draw + 1} of {draws}", flush=True)
+        parts = make_circle(200, 2 * draw), make_circle(200, 2 * draw + 1), test
+        for i, (title, loss) in enumerate(LOSSES.items()):
+            cell = cells.get(f"{title}, draw {draw}", partial(test_accuracy, *loss, *parts))
+            results[draw, i] = cell["top-1"], cell["top-2"]
     return results
 
 
-def table(results):
+def accuracy_table(results):
     """Return mean and range in Markdown."""
-    lines = ["| loss | top-1 accuracy | top-2 accuracy |", "|---|---|---|"]
-    for i, (title, *_) in enumerate(LOSSES):
-        cells = [
-            f"{100 * v.mean():.1f} ({100 * v.min():.1f} to {100 * v.max():.1f})"
-            for v in results[:, i].T
-        ]
-        lines.append(f"| {title} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    rows = [
+        [title]
+        + [f"{v.mean():.1f} ({v.min():.1f} to {v.max():.1f})" for v in 100 * results[:, i].T]
+        for i, title in enumerate(LOSSES)
+    ]
+    return table(["loss", "top-1 accuracy", "top-2 accuracy"], rows)
 
 
 def draw_picture(results):
@@ -81,7 +83,7 @@ def draw_picture(results):
     for draw in top2:
         right.plot(draw, places, "o", color="0.75", markersize=3)
     right.plot(top2.mean(axis=0), places, "D", color="#c44e52", label="mean of the draws")
-    right.set_yticks(places, [title for title, *_ in LOSSES])
+    right.set_yticks(places, list(LOSSES))
     right.set_xlabel("top-2 accuracy in percent, C tuned on 200 points")
     right.legend(frameon=False, loc="upper right")
     right.invert_yaxis()
@@ -89,8 +91,7 @@ def draw_picture(results):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--draws", type=int, default=20)
-    accuracies = run(parser.parse_args().draws)
-    print(table(accuracies))
-    draw_picture(accuracies).savefig(Path(__file__).with_name("circle.png"), dpi=100)
+    options = arguments(__doc__)
+    accuracies = run(options)
+    write_block(options.out / "circle.md", "circle", accuracy_table(accuracies))
+    save_picture(draw_picture(accuracies), options.out / "circle.png")
