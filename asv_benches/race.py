@@ -2,77 +2,48 @@
 
 Every entrant minimises 1/2 |W|^2 + C sum of losses, without an intercept, on one core. Ours stops
 when its duality gap is below the tolerance. A peer has no gap: it is run at each of its own
-tolerances, and the fastest run whose objective is within the tolerance of the optimum counts, as
-if its user had known which one to choose. Times are CPU seconds of the best of a few runs.
+tolerances, and the fastest run whose objective is within the tolerance of the lowest one known
+counts, as if its user had known which one to choose. Times are CPU seconds of the best of a few
+runs. Every run is written down as it ends, and is not repeated when the race is called again.
 
-    python asv_benches/race.py [--quick] [--limit SECONDS] [--page FILE] [data.npz ...]
+    python asv_benches/race.py [--quick] [--results FILE] [--page FILE] [data.npz ...]
 """
 
 import argparse
+import json
 import multiprocessing
-import queue
+import resource
+import signal
 import time
-import warnings
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse
-from sklearn.datasets import load_digits
-from sklearn.linear_model import LogisticRegression
-from sklearn.svm import LinearSVC
+from benchmarks.entrants import (
+    MADE,
+    PEER_TOLERANCES,
+    PEERS,
+    TOLERANCES,
+    objective,
+    standardised,
+    train_ours,
+    train_peer,
+    unit_rows,
+)
 from threadpoolctl import threadpool_limits
 
-import topkopt
-
-LOSSES = ("hinge", "softmax")
 CS = (0.1, 1.0, 10.0, 100.0)
-TOLERANCES = (1e-3, 1e-6)
-PEER_TOLERANCES = tuple(10.0**-e for e in range(1, 9))
-PEERS = {
-    "hinge": ("LinearSVC",),
-    "softmax": ("lbfgs", "newton-cg", "newton-cholesky", "saga"),
-}
-REFERENCE = 1e-8  # the gap of the solution whose objective counts as the optimum
+OURS = "topkopt"
+REFERENCE = 1e-7  # the gap of a run of ours that is only there for its objective
 CHOLESKY = 3000  # entries of W above which newton-cholesky would not return in time
-REPEATS = 3  # of runs below a second
-
-
-def standardised(X):
-    """Return features of mean 0 and variance 1/d."""
-    X = np.asarray(X, dtype=np.float64)
-    X = X - X.mean(axis=0)
-    spread = X.std(axis=0)
-    return X / np.where(spread > 0, spread, 1.0) / np.sqrt(X.shape[1])
-
-
-def unit_rows(X):
-    """Return tf-idf of counts, with rows of length 1."""
-    X = scipy.sparse.csr_array(X, dtype=np.float64)
-    seen = np.bincount(X.indices, minlength=X.shape[1])
-    X.data *= np.log((1 + X.shape[0]) / (1 + seen))[X.indices] + 1
-    lengths = np.sqrt(X.multiply(X).sum(axis=1))
-    X = scipy.sparse.csr_array(scipy.sparse.diags_array(1 / np.where(lengths > 0, lengths, 1)) @ X)
-    X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
-    return X
-
-
-def overlapping(n, d, m, noise, seed=0):
-    """Return classes around random means, with as much noise in every feature."""
-    rng = np.random.default_rng(seed)
-    y = np.concatenate([np.arange(m), rng.integers(0, m, n - m)])
-    return standardised(rng.normal(size=(m, d))[y] + noise * rng.normal(size=(n, d))), y
-
-
-def text_like(n=8000, d=20000, m=20, words=60, seed=0):
-    """Return counts of words, most of them rare, of which every class prefers some."""
-    rng = np.random.default_rng(seed)
-    common = 1.0 / np.arange(1, d + 1)
-    topics = [common * rng.gamma(0.3, size=d) for _ in range(m)]
-    y = np.concatenate([np.arange(m), rng.integers(0, m, n - m)])
-    chosen = [rng.choice(d, words, p=topics[c] / topics[c].sum()) for c in y]
-    rows = np.repeat(np.arange(n), words)
-    counts = scipy.sparse.coo_array((np.ones(n * words), (rows, np.concatenate(chosen))), (n, d))
-    return unit_rows(counts.tocsr()), y
+REPEATS = 3  # of runs below a second,
+SPAN = (
+    0.1  # which are repeated as often as fit into so many seconds, for the clock of the CPU ticks
+)
+TIMES, MORE = 3.0, 5.0  # a peer is cut off when it took so many times ours and so many seconds
+ROWS = 15000  # a larger data set is cut to CUT rows
+CUT = 10000
+MOST = 20000  # passes of ours, which the limit of time ends before
 
 
 def from_file(path):
@@ -80,166 +51,243 @@ def from_file(path):
     with np.load(path) as held:
         y = held["y_train"]
         if "X_train" in held:
-            return standardised(held["X_train"][:10000]), y[:10000]
+            rows = len(y) if len(y) <= ROWS else CUT
+            return standardised(held["X_train"][:rows]), y[:rows]
         parts = [held[f"X_train_{part}"] for part in ("data", "indices", "indptr")]
         return unit_rows(scipy.sparse.csr_array(tuple(parts), tuple(held["X_train_shape"]))), y
 
 
-def digits():
-    """Return the data set that ships with scikit-learn."""
-    X, y = load_digits(return_X_y=True)
-    return standardised(X), y
+class Book:
+    """The runs there are: CPU seconds (None: cut off) and objective of each entrant."""
+
+    def __init__(self, path):
+        self.path, self.runs = path, {}
+        if path and path.exists():
+            for line in path.read_text().splitlines():
+                run = json.loads(line)
+                self.runs[self._key(run)] = run
+
+    def _key(self, run):
+        return tuple(run[part] for part in ("data", "loss", "C", "entrant", "tol"))
+
+    def get(self, *key):
+        """Return a run, or None."""
+        return self.runs.get(key)
+
+    def add(self, key, facts):
+        """Write down a run, and return it."""
+        run = {**dict(zip(("data", "loss", "C", "entrant", "tol"), key, strict=True)), **facts}
+        self.runs[key] = run
+        if self.path:
+            with self.path.open("a") as out:
+                out.write(json.dumps(run) + "\n")
+        return run
 
 
-MADE = {
-    "digits": digits,
-    "15000 x 16, 26 classes": lambda: overlapping(15000, 16, 26, 1.0),
-    "5000 x 784, 101 classes": lambda: overlapping(5000, 784, 101, 5.0),
-    "2000 x 4096, 397 classes": lambda: overlapping(2000, 4096, 397, 8.0),
-    "text-like, 8000 x 20000, 20 classes": text_like,
-}
+def cpu_seconds(run):
+    """Return the CPU seconds of the fastest of a few runs, and the result of the last."""
+    begin = time.process_time()
+    result = run()
+    best = time.process_time() - begin
+    if best < 1.0:
+        times = max(1, int(SPAN / max(best, 1e-3)))
+        best = np.inf if times > 1 else best
+        for _ in range(REPEATS):
+            begin = time.process_time()
+            for _ in range(times):
+                result = run()
+            best = min(best, (time.process_time() - begin) / times)
+    return best, result
 
 
-def objective(loss, X, y, W, C):
-    """Return 1/2 |W|^2 + C sum of losses, computed without the library."""
-    scores = X @ W
-    own = scores[np.arange(len(y)), y].copy()
-    if loss == "softmax":
-        largest = scores.max(axis=1)
-        values = largest + np.log(np.exp(scores - largest[:, None]).sum(axis=1)) - own
-    else:
-        scores[np.arange(len(y)), y] = -np.inf
-        values = np.maximum(0.0, 1.0 + scores.max(axis=1) - own)
-    return 0.5 * float((W**2).sum()) + C * float(values.sum())
+def facts_of(run, limit):
+    """Return the CPU seconds of the fastest of a few runs, and what it says of its result.
 
-
-def train_ours(loss, X, y, C, tol):
-    """Return the solution, or one that was not reached, without a word."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", topkopt.ConvergenceWarning)
-        return topkopt.solve(X, y, loss, C=C, tol=tol, max_epochs=20000, random_state=0)
-
-
-def train_peer(name, X, y, C, tol):
-    """Return the W of a peer."""
-    if name == "LinearSVC":
-        peer = LinearSVC(
-            multi_class="crammer_singer",
-            fit_intercept=False,
-            C=C,
-            tol=tol,
-            max_iter=10**7,
-            random_state=0,
-        )
-    else:
-        peer = LogisticRegression(C=C, fit_intercept=False, solver=name, tol=tol, max_iter=10**6)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return np.asarray(peer.fit(X, y).coef_.T, dtype=np.float64)
-
-
-def seconds_of(run, limit):
-    """Return the CPU seconds of the fastest of a few runs, and its result; None past the limit.
-
-    It runs in a process of its own, because a peer cannot be interrupted.
+    It runs in a process of its own, which ends when its CPU time is used up: most entrants cannot
+    be interrupted.
     """
     context = multiprocessing.get_context("fork")
-    results = context.Queue()
+    receiver, sender = context.Pipe(duplex=False)
 
     def entrant():
-        best, repeats = np.inf, REPEATS
-        while repeats > 0:
-            begin = time.process_time()
-            result = run()
-            best = min(best, time.process_time() - begin)
-            repeats = repeats - 1 if best < 1.0 else 0
-        results.put((best, result))
+        most = int(limit) + REPEATS + 1
+        resource.setrlimit(resource.RLIMIT_CPU, (most, most))
+        best, judge = cpu_seconds(run)
+        sender.send({"seconds": best if best <= limit else None, "limit": limit, **judge()})
 
     process = context.Process(target=entrant)
     process.start()
+    sender.close()
     try:
-        return results.get(timeout=REPEATS * limit)
-    except queue.Empty:
-        return None
+        return receiver.recv()
+    except EOFError:
+        process.join()
+        if process.exitcode not in (-signal.SIGXCPU, -signal.SIGKILL):
+            raise RuntimeError(f"a run ended with code {process.exitcode}, see above") from None
+        return {"seconds": None, "limit": limit}
     finally:
-        process.kill()
         process.join()
 
 
-def cell_of(loss, X, y, C, limit):
-    """Return the seconds of every entrant for every tolerance, and the methods that ours used."""
-    optimum = train_ours(loss, X, y, C, REFERENCE).dual_value * C * len(y)
-    seconds, methods = {}, {}
-    for tol in TOLERANCES:
-        found = seconds_of(lambda tol=tol: train_ours(loss, X, y, C, tol), limit)
-        if found is not None and found[1].converged:
-            seconds["ours", tol] = found[0]
-            methods[tol] = "+".join(dict.fromkeys(map(str, found[1].history["method"])))
+def run_of_ours(loss, X, y, C, tol):
+    """Return a run of ours, which returns what is to be known of its result."""
+
+    def run():
+        solution = train_ours(loss, X, y, C, tol, max_epochs=MOST)
+
+        def judge():
+            methods = "+".join(dict.fromkeys(map(str, solution.history["method"])))
+            return {
+                "objective": objective(loss, X, y, solution.coef, C),
+                "gap": solution.gap,
+                "converged": solution.converged,
+                "passes": solution.n_epochs,
+                "methods": methods,
+            }
+
+        return judge
+
+    return run
+
+
+def run_of_peer(name, loss, X, y, C, tol):
+    """Return a run of a peer, which returns what is to be known of its result."""
+
+    def run():
+        W = train_peer(name, X, y, C, tol)
+        return lambda: {"objective": objective(loss, X, y, W, C)}
+
+    return run
+
+
+def fill(book, name, make, loss, C, entrants, limit):
+    """Run what is not in the book yet of a cell."""
+    data = []
+
+    def run_or_look(entrant, tol, limit):
+        key = (name, loss, C, entrant, tol)
+        found = book.get(*key)
+        if found is None:
+            data[:] = data or make()
+            if entrant == OURS:
+                run = run_of_ours(loss, *data, C, tol)
+            else:
+                run = run_of_peer(entrant, loss, *data, C, tol)
+            found = book.add(key, facts_of(run, limit))
+        return found
+
+    for tol in (*TOLERANCES, REFERENCE):
+        if OURS in entrants:
+            run_or_look(OURS, tol, limit)
+    last = book.get(name, loss, C, OURS, min(TOLERANCES))
+    if last and last["seconds"] is not None:
+        limit = min(limit, TIMES * last["seconds"] + MORE)
     for peer in PEERS[loss]:
-        if peer == "newton-cholesky" and X.shape[1] * (y.max() + 1) > CHOLESKY:
+        if peer not in entrants:
             continue
-        for peer_tol in PEER_TOLERANCES:
-            run = seconds_of(lambda p=peer, t=peer_tol: train_peer(p, X, y, C, t), limit)
-            if run is None:
+        for tol in PEER_TOLERANCES:
+            if peer == "newton-cholesky":
+                data[:] = data or make()
+                if data[0].shape[1] * (data[1].max() + 1) > CHOLESKY:
+                    break
+            done = run_or_look(peer, tol, limit)
+            lowest = lowest_objective(book, name, loss, C)
+            if done["seconds"] is None or done["objective"] <= lowest * (1 + min(TOLERANCES)):
                 break
-            above = objective(loss, X, y, run[1], C) / optimum - 1
-            for tol in TOLERANCES:
-                if above <= tol:
-                    seconds[peer, tol] = min(run[0], seconds.get((peer, tol), np.inf))
-            if above <= min(TOLERANCES) or run[0] > limit:
-                break
-    return seconds, methods
 
 
-def row_of(name, loss, C, tol, seconds, methods):
-    """Return a line of the table, and ours over the best peer."""
-    ours = seconds.get(("ours", tol), np.inf)
-    peers = {peer: seconds[peer, tol] for peer in PEERS[loss] if (peer, tol) in seconds}
-    best = min(peers, key=peers.get, default=None)
-    ratio = ours / peers[best] if best else 0.0
-    shown = "–" if best is None else f"{peers[best]:.3g} ({best})"
-    others = ", ".join(f"{peer} {peers[peer]:.3g}" for peer in peers if peer != best) or "–"
-    mine = f"{ours:.3g}" if np.isfinite(ours) else "not in time"
-    against = f"{ratio:.2f}" if best else "none in time"
-    by = methods.get(tol, "")
-    cells = (name, loss, f"{C:g}", f"{tol:g}", mine, by, shown, others, against)
-    return "| " + " | ".join(cells) + " |", ratio
+def lowest_objective(book, name, loss, C):
+    """Return the lowest objective that any entrant reached in a cell."""
+    cell = (name, loss, C)
+    return min(
+        (
+            run["objective"]
+            for key, run in book.runs.items()
+            if key[:3] == cell and "objective" in run
+        ),
+        default=np.inf,
+    )
 
 
-def race(sets, Cs, losses, limit):
-    """Return the lines of the table and all ratios."""
-    lines, ratios = [], []
+class Cell:
+    """The seconds of all entrants in a cell, for a tolerance."""
+
+    def __init__(self, book, name, loss, C, tol):
+        self.key, self.tol = (name, loss, C), tol
+        ours = book.get(name, loss, C, OURS, tol)
+        there = ours is not None and ours["seconds"] is not None and ours["converged"]
+        self.ours = ours["seconds"] if there else np.inf
+        self.methods = ours["methods"] if there else ""
+        self.peers, self.cut = {}, {}
+        lowest = lowest_objective(book, name, loss, C)
+        for peer in PEERS[loss]:
+            runs = [r for t in PEER_TOLERANCES if (r := book.get(name, loss, C, peer, t))]
+            good = [
+                run["seconds"]
+                for run in runs
+                if run["seconds"] is not None and run["objective"] <= lowest * (1 + tol)
+            ]
+            if good:
+                self.peers[peer] = min(good)
+            elif any(run["seconds"] is None or run["tol"] == PEER_TOLERANCES[-1] for run in runs):
+                self.cut[peer] = max(r["seconds"] or r.get("limit", 0.0) for r in runs)
+        self.best = min(self.peers, key=self.peers.get, default=None)
+        self.ratio = self.ours / self.peers[self.best] if self.best else 0.0
+
+    def line(self):
+        """Return a line of the table."""
+        (name, loss, C), best = self.key, self.best
+        mine = f"{self.ours:.3g}" if np.isfinite(self.ours) else "not in time"
+        shown = "–" if best is None else f"{self.peers[best]:.3g} ({best})"
+        others = [f"{peer} {self.peers[peer]:.3g}" for peer in self.peers if peer != best]
+        others += [f"{peer} > {self.cut[peer]:.2g}" for peer in self.cut]
+        missing = "none in time" if self.cut else "not run"
+        against = f"{self.ratio:.2f}" if best else missing
+        others = ", ".join(others) or "–"
+        cells = (name, loss, f"{C:g}", f"{self.tol:g}", mine, self.methods, shown, others, against)
+        return "| " + " | ".join(cells) + " |"
+
+
+def race(book, sets, Cs, losses, entrants, limit):
+    """Run all entrants, and return the cells."""
+    cells = []
     for name, make in sets.items():
-        X, y = make()
         for loss in losses:
             for C in Cs:
-                seconds, methods = cell_of(loss, X, y, C, limit)
+                fill(book, name, make, loss, C, entrants, limit)
                 for tol in TOLERANCES:
-                    line, ratio = row_of(name, loss, C, tol, seconds, methods)
-                    print(line, flush=True)
-                    lines.append(line)
-                    ratios.append(ratio)
-    return lines, np.array(ratios)
+                    cells.append(Cell(book, name, loss, C, tol))
+                    print(cells[-1].line(), flush=True)
+    return cells
 
 
-def draw(path, sets, losses, C):
+def summary(cells):
+    """Say in how many cells ours is first, and how far behind it is at the most."""
+    raced = [cell for cell in cells if cell.best or cell.cut]
+    first = sum(cell.ratio <= 1 and np.isfinite(cell.ours) for cell in raced)
+    reached = sum(np.isfinite(cell.ours) for cell in cells)
+    worst = max((cell.ratio for cell in raced if np.isfinite(cell.ours)), default=0.0)
+    return (
+        f"Ours is first in {first} of the {len(raced)} cells in which a peer ran, and reaches the "
+        f"tolerance in {reached} of {len(cells)}; where it does, the largest ratio to the best "
+        f"peer is {worst:.2f}."
+    )
+
+
+def draw(path, name, make, C):
     """Draw how far above the optimum each entrant is against time, one panel for each loss."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    name, make = next(iter(sets.items()))
     X, y = make()
-    figure, panels = plt.subplots(
-        1, len(losses), figsize=(9, 3.6), squeeze=False, layout="constrained"
-    )
-    for panel, loss in zip(panels[0], losses, strict=True):
-        best = train_ours(loss, X, y, C, 1e-10)
-        optimum = best.dual_value
+    figure, panels = plt.subplots(1, len(PEERS), figsize=(9, 3.6), layout="constrained")
+    for panel, loss in zip(panels, PEERS, strict=True):
+        optimum = train_ours(loss, X, y, C, 1e-10).dual_value
         history = train_ours(loss, X, y, C, 1e-8).history
         above = np.maximum(history["primal"] / optimum - 1, 1e-10)
-        panel.loglog(np.maximum(history["seconds"], 1e-4), above, "o-", ms=3, label="topkopt")
+        panel.loglog(np.maximum(history["seconds"], 1e-4), above, "o-", ms=3, label=OURS)
         for peer in PEERS[loss]:
             points = []
             for tol in PEER_TOLERANCES:
@@ -247,32 +295,23 @@ def draw(path, sets, losses, C):
                 W = train_peer(peer, X, y, C, tol)
                 points.append((time.process_time() - begin, objective(loss, X, y, W, C)))
             times, values = np.array(points).T
-            panel.loglog(
-                times,
-                np.maximum(values / (optimum * C * len(y)) - 1, 1e-10),
-                "s--",
-                ms=3,
-                label=peer,
-            )
-        panel.set(
-            title=f"{name}, {loss}, C = {C:g}",
-            xlabel="seconds",
-            ylabel="objective above the optimum",
-        )
+            above = np.maximum(values / (optimum * C * len(y)) - 1, 1e-10)
+            panel.loglog(times, above, "s--", ms=3, label=peer)
+        panel.set(title=f"{name}, {loss}, C = {C:g}", xlabel="seconds")
+        panel.set_ylabel("objective above the optimum")
         panel.legend(fontsize=7)
     figure.savefig(path, dpi=90)
 
 
-def write_page(page, lines, ratios, limit):
+def write_page(page, cells, limit):
     """Put the table between the marks of the page."""
-    first = int((ratios <= 1).sum())
-    summary = (
-        f"{first} of {len(ratios)} cells are ours; the largest ratio to the best peer is "
-        f"{ratios.max():.2f}. A peer that needed more than {limit:g} s counts as not there."
-    )
     names = "data loss C tolerance ours,&nbsp;s by best&nbsp;peer,&nbsp;s others,&nbsp;s ratio"
-    head = "| " + " | ".join(names.split()) + " |"
-    table = "\n".join([summary, "", head, "|---" * len(names.split()) + "|", *lines])
+    cut = (
+        f"A peer is cut off after {TIMES:g} times ours to {min(TOLERANCES):g} and {MORE:g} s, at "
+        f"the latest after {limit:g} s; > says what it had used by then."
+    )
+    head = ["| " + " | ".join(names.split()) + " |", "|---" * len(names.split()) + "|"]
+    table = "\n".join([f"{summary(cells)} {cut}", "", *head, *(cell.line() for cell in cells)])
     text = page.read_text()
     begin, end = text.index("<!-- race -->"), text.index("<!-- end of race -->")
     page.write_text(text[:begin] + "<!-- race -->\n" + table + "\n" + text[end:])
@@ -280,26 +319,32 @@ def write_page(page, lines, ratios, limit):
 
 def main():
     """Run the race."""
+    everyone = [OURS, *(peer for peers in PEERS.values() for peer in peers)]
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("data", nargs="*", type=Path, help="more data sets, as .npz")
     parser.add_argument("--quick", action="store_true", help="digits, C = 1 only")
     parser.add_argument(
-        "--limit", type=float, default=20.0, help="seconds that an entrant may take"
+        "--made", nargs="*", choices=list(MADE), default=list(MADE), help="digits and made data"
     )
+    parser.add_argument(
+        "--entrants", nargs="+", choices=everyone, default=everyone, help="who runs (all)"
+    )
+    parser.add_argument("--results", type=Path, help="where runs are kept, and looked up")
+    parser.add_argument("--limit", type=float, default=60.0, help="CPU seconds of a run")
     parser.add_argument("--page", type=Path, help="the page whose table is replaced")
     parser.add_argument("--picture", type=Path, help="where to draw objective against time")
     given = parser.parse_args()
     threadpool_limits(1)
-    sets = {"digits": digits} if given.quick else dict(MADE)
+    sets = {name: MADE[name] for name in (["digits"] if given.quick else given.made)}
     sets.update({path.stem: lambda path=path: from_file(path) for path in given.data})
-    lines, ratios = race(sets, (1.0,) if given.quick else CS, LOSSES, given.limit)
-    print(
-        f"ours is first in {(ratios <= 1).sum()} of {len(ratios)}; largest ratio {ratios.max():.2f}"
-    )
+    Cs = (1.0,) if given.quick else CS
+    book = Book(given.results)
+    cells = race(book, sets, Cs, PEERS, given.entrants, given.limit)
+    print(summary(cells))
     if given.page:
-        write_page(given.page, lines, ratios, given.limit)
+        write_page(given.page, cells, given.limit)
     if given.picture:
-        draw(given.picture, sets, LOSSES, 10.0)
+        draw(given.picture, *next(iter(sets.items())), 10.0)
 
 
 if __name__ == "__main__":

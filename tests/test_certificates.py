@@ -12,11 +12,13 @@ from sklearn.metrics.pairwise import sigmoid_kernel
 
 import topkopt
 from topkopt import ConvergenceWarning, losses, solve
+from topkopt._threads import Team
 from topkopt.solvers.certificate import Certificate
 from topkopt.solvers.threads import threads_for
 
-from .test_losses import CONVEX, over, raises
-from .test_solvers import problem, quietly
+from .expect import raises
+from .loss_cases import CONVEX, over
+from .trainings import problem, quietly
 
 convex = over(CONVEX)
 RNG = np.random.default_rng(0)
@@ -53,6 +55,14 @@ def test_float32_at_every_scale(loss, block_size, scale):
     assert solution.converged
     assert solution.primal == pytest.approx(expected.primal, rel=2e-4)
     assert solution.objective == pytest.approx(solution.primal * C * 60, rel=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_repeated_features_of_any_scale(dtype):
+    """Next to 1e16 the identity of the regulariser is lost in rounding, and X'X is singular."""
+    data = (np.hstack([X, X, X[:, :1]]) * 1e8).astype(dtype)
+    solution = quietly(data, Y, "softmax", method="lbfgs", max_epochs=50)
+    assert 0.0 < solution.primal < np.log(4.0)  # that of W = 0
 
 
 @pytest.mark.parametrize("C", [5e-324, 1e-310, 1e307, 1e308])
@@ -434,5 +444,5 @@ def test_small_products_run_on_one_thread():
         solve(X, Y, "softmax", callback=lambda state: seen.append(blas_threads()))
         assert seen[0] == {1}
         assert blas_threads() == before
-        with threads_for(1e10):
+        with threads_for(1e10, Team(2)):
             assert blas_threads() == before

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from topkopt import ConvergenceWarning, TopKClassifier, losses, path, solve
 from topkopt.losses import CustomLoss
 
-from .test_solvers import problem
+from .trainings import problem
 
 TWIN = losses.Softmax()
 

@@ -1,7 +1,5 @@
 """Every error names the parameter, the constraint, the value and, where there is one, a remedy."""
 
-import re
-
 import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
@@ -22,6 +20,7 @@ from topkopt.solvers import solve
 from topkopt.special import lambertw_exp
 
 from .cases import OPERATORS
+from .expect import raises
 from .test_arrays import SIMPLE, apply, rows
 
 operators = pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.name)
@@ -30,11 +29,6 @@ writers = pytest.mark.parametrize(
 )
 INF, NAN = np.inf, np.nan
 X = [1.0, 0.5, -1.0]
-
-
-def raises(error, *fragments):
-    """Expect an error whose message holds the fragments in this order."""
-    return pytest.raises(error, match=".*".join(re.escape(str(f)) for f in fragments))
 
 
 def first_name(op):

@@ -199,6 +199,26 @@ def test_a_bias_beyond_the_range():
         project_topk_cone([1.0, 2.0], 1, bias=1e61)
 
 
+def test_a_biased_sum_far_below_the_largest_entry():
+    """Next to the largest, which gets all it may, the others decide how large the sum is."""
+    most = 3.4e38
+    row, cap = np.array([1.0, -most, 1.0, most, -most, 1.0]), 6e-30
+    options = {"radius": 3 * cap, "bias": 2e30}
+    beta = project_topk_simplex(row, 3, kind="beta", **options)
+    np.testing.assert_allclose(beta, [0, 0, 0, cap, 0, 0], rtol=1e-15)
+    label = project_topk_simplex(row, 3, kind="label", **options)
+    np.testing.assert_allclose(label, cap * np.array([1, 0, 1, 3, 0, 1]) / 3, rtol=1e-15)
+
+
+@pytest.mark.parametrize("p", [50, 299, 1000])
+@pytest.mark.parametrize("bias", [1.0, 10.0])
+def test_many_equal_entries_share_to_the_last_digit(p, bias):
+    """All x are equal and add up to mu/bias, where mu = 2 - x."""
+    for options in ({}, {"label": True}):
+        x = project_weighted_topk(np.full(p, 2.0), [4, 4, 2, 2, 1], bias=bias, **options)
+        np.testing.assert_allclose(x, 2.0 / (1.0 + bias * p), rtol=1e-14)
+
+
 def test_bounds_far_below_the_digits_of_the_entries():
     """Two lowest entries share what is left, although their cap is nothing next to them."""
     x = np.array([4.0, 4.0, -0.5, 4.0, 4.0, -0.5]) * 1e33

@@ -11,9 +11,11 @@ ROOT = Path(__file__).parents[1] / "topkopt"
 # From the bottom to the top; what stands in one line may use each other only within a folder.
 LAYERS = [
     ["_kernels", "_extras"],
+    ["_threads"],
     ["_validation"],
     ["special", "projections", "prox", "losses", "datasets", "_config"],
     ["solvers"],
+    ["distributed"],
     ["_scores", "metrics"],
     ["estimators", "plotting", "torch"],
     ["__init__"],

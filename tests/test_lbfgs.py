@@ -11,12 +11,12 @@ import scipy.special
 
 import topkopt
 from topkopt import ConvergenceWarning, losses, reference, solve
-from topkopt.solvers.data import as_data
 from topkopt.solvers.epochs import Examples
+from topkopt.solvers.matrices import as_data
 from topkopt.solvers.quasi_newton import Memory
 
-from .test_losses import CASES, CONVEX, FAMILIES, labels_of, over, row_by_row, scores_of
-from .test_solvers import problem, quietly, uninterrupted
+from .loss_cases import CASES, CONVEX, FAMILIES, labels_of, over, row_by_row, scores_of
+from .trainings import problem, quietly, uninterrupted
 
 SMOOTH = [case for case in CONVEX if case.smooth]
 smooth = over(SMOOTH)

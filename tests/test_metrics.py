@@ -1,6 +1,5 @@
 """The metrics: by hand, against scikit-learn's, ties, weights, and errors."""
 
-import re
 from itertools import pairwise, permutations
 
 import numpy as np
@@ -29,6 +28,8 @@ from topkopt.metrics import (
     tune_threshold,
 )
 
+from .expect import raises
+
 RNG = np.random.default_rng(0)
 SCORES = RNG.standard_normal((60, 5))
 TIED = RNG.integers(0, 3, (60, 5)).astype(float)
@@ -42,10 +43,6 @@ MULTILABEL = {
     "mean_average_precision": mean_average_precision,
 }
 multilabel = pytest.mark.parametrize("metric", MULTILABEL.values(), ids=MULTILABEL)
-
-
-def raises(error, *fragments):
-    return pytest.raises(error, match=".*".join(re.escape(str(f)) for f in fragments))
 
 
 # Top-k ---------------------------------------------------------------------------------------

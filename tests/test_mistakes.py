@@ -1,7 +1,5 @@
 """What users get wrong, and what they are told: the parameter, the rule, the value."""
 
-import re
-
 import matplotlib as mpl
 import numpy as np
 import pytest
@@ -21,6 +19,8 @@ from topkopt.plotting import (
     TopKAccuracyDisplay,
 )
 from topkopt.projections import project_simplex
+
+from .expect import raises
 
 mpl.use("Agg")
 INF, NAN = np.inf, np.nan
@@ -50,11 +50,6 @@ def search():
 @pytest.fixture(scope="module")
 def path():
     return topkopt.path(X, Y, "softmax", Cs=[0.1], random_state=0)
-
-
-def raises(error, *fragments):
-    """Expect an error whose message holds the fragments in this order."""
-    return pytest.raises(error, match="(?s)" + ".*".join(re.escape(str(f)) for f in fragments))
 
 
 def table(*rows):

@@ -119,8 +119,8 @@ def test_a_new_loss_is_tested(changed):
         changed,
         *[sys.executable, "-m", "pytest", "-q", "-p", "with_new_loss", "-p", "no:cacheprovider"],
         *["-k", " and not ".join(["SquaredHinge", *SPECIAL])],
-        *["tests/test_losses.py", "tests/test_solvers.py", "tests/test_newton.py"],
-        "tests/test_api.py",
+        *["tests/test_losses.py", "tests/test_loss_objects.py", "tests/test_solvers.py"],
+        *["tests/test_newton.py", "tests/test_api.py"],
         *["--deselect", "tests/test_api.py::test_the_table_of_losses"],
     )
     assert int(re.search(r"(\d+) passed", said)[1]) > 25

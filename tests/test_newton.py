@@ -10,8 +10,9 @@ from topkopt.solvers.curvature import Curvature
 from topkopt.solvers.newton import Newton
 from topkopt.solvers.problem import as_problem
 
-from .test_losses import CONVEX, over, raises
-from .test_solvers import SOME, problem
+from .expect import raises
+from .loss_cases import CONVEX, over
+from .trainings import SOME, problem
 
 convex = over(CONVEX)
 some = pytest.mark.parametrize("loss", SOME, ids=repr)
@@ -240,6 +241,28 @@ def test_both_factorisations(loss, n, d, monkeypatch):
     found = train(X, y, loss)
     monkeypatch.setattr(newton_systems, "FEW", 0)
     assert train(X, y, loss).primal == pytest.approx(found.primal, rel=1e-9)
+
+
+@pytest.mark.parametrize("kernel", [False, True])
+@pytest.mark.parametrize(("n", "d"), [(12, 60), (60, 3)])
+@pytest.mark.parametrize("smoothing", [0.0, 1.0])
+def test_a_system_for_each_class(n, d, smoothing, kernel):
+    """Where losses are sums over the classes the small systems solve the large one."""
+    loss, rng = losses.OneVsAllHinge(smoothing), np.random.default_rng(n)
+    X, y = problem(loss, n=n, d=d)
+    held = as_problem(X @ X.T if kernel else X, y, loss, 2.0, None, kernel, None)
+    gradient = rng.standard_normal((n if kernel else d, held.n_classes))
+    scores, centre = rng.standard_normal((2, n, held.n_classes))
+    v = loss.prox(scores + 0.5 * centre, y, 0.5)
+    curvature = Curvature(held.examples(), scores, centre, 0.5, v, np.arange(n))
+    seen = held.data.scores(gradient) if kernel else None
+    arguments = held.data, curvature, held.cost, gradient, seen
+    assert loss.separable
+    np.testing.assert_allclose(
+        newton_systems.solve_system(*arguments, separable=True),
+        newton_systems.solve_system(*arguments),
+        atol=1e-9,
+    )
 
 
 def test_the_same_seed_gives_the_same_bits():

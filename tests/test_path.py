@@ -1,7 +1,5 @@
 """The regularisation path: the same optima as one by one, in fewer epochs."""
 
-import re
-
 import numpy as np
 import pytest
 import scipy.sparse
@@ -12,13 +10,11 @@ from topkopt import losses
 from topkopt.datasets import make_circle
 from topkopt.metrics import topk_accuracy
 
+from .expect import raises
+
 IRIS = load_iris()
 X, Y = IRIS.data - IRIS.data.mean(axis=0), IRIS.target
 CS = [1.0, 0.01, 0.1]
-
-
-def raises(error, *fragments):
-    return pytest.raises(error, match=".*".join(re.escape(str(f)) for f in fragments))
 
 
 @pytest.mark.parametrize(
@@ -151,3 +147,25 @@ def test_other_errors():
         topkopt.path(X, Y, "squared", Cs=[1.0])
     with raises(ValueError, "k must be between 1", "(2)", "got 3"):
         topkopt.path(X, Y, Cs=[1.0], k=3)
+
+
+def test_a_smooth_path_without_dual_variables_goes_by_lbfgs():
+    """From one W to the next; with them, or where an epoch is nothing, coordinate ascent begins."""
+    rng = np.random.default_rng(0)
+    y = np.arange(2000) % 10
+    X = rng.standard_normal((10, 400))[y] + 3 * rng.standard_normal((2000, 400))
+    options = {"Cs": [1e-4, 1e-3, 1e-2], "tol": 1e-4, "random_state": 0}
+
+    def methods(A, labels, **more):
+        solutions = topkopt.path(A, labels, losses.Softmax(), **options, **more).solutions
+        return {str(name) for one in solutions for name in one.history["method"]}, solutions
+
+    used, without = methods(X, y)
+    assert used == {"lbfgs"}
+    used, kept = methods(X, y, keep_dual=True)
+    assert "sdca" in used
+    for one, other in zip(without, kept, strict=True):
+        assert one.dual is None
+        assert other.dual is not None
+        assert one.primal == pytest.approx(other.primal, rel=2e-4)
+    assert "sdca" in methods(X[:100], y[:100])[0]

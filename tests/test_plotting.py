@@ -1,6 +1,5 @@
 """The displays: what is drawn where, and what they refuse."""
 
-import re
 import subprocess
 import sys
 from itertools import combinations
@@ -25,6 +24,8 @@ from topkopt.plotting import (
 )
 from topkopt.projections import project_simplex
 
+from .expect import raises
+
 mpl.use("Agg")
 X, Y = load_iris(return_X_y=True)
 X = X - X.mean(axis=0)
@@ -35,10 +36,6 @@ MODEL = TopKClassifier("topk_entropy", k=2, random_state=0).fit(X, Y)
 def _close():
     yield
     plt.close("all")
-
-
-def raises(error, *fragments):
-    return pytest.raises(error, match=".*".join(re.escape(str(f)) for f in fragments))
 
 
 # Convergence ---------------------------------------------------------------------------------

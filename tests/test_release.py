@@ -56,5 +56,16 @@ def test_workflows_call_targets_that_exist(workflow):
         assert re.search(rf"^(?:[\w-]+ )*{target}(?: [\w-]+)*:", known, re.MULTILINE), target
 
 
+def test_no_two_files_of_a_wheel_are_equal():
+    """check-wheel-contents, which `make dist` asks, takes them for a mistake."""
+    packages = [ROOT / "topkopt", ROOT / "reference"]
+    files = [
+        f for package in packages for kind in ("py", "pyi") for f in package.rglob(f"*.{kind}")
+    ]
+    texts = [file.read_text("utf-8") for file in files if file.stat().st_size]
+    assert len(files) > 100
+    assert len(set(texts)) == len(texts)
+
+
 def test_the_readme_is_short():
     assert len(text_of("README.md").splitlines()) <= 150

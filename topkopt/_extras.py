@@ -10,6 +10,8 @@ _EXTRAS = {
     "sklearn": ("scikit-learn", "sklearn"),
     "matplotlib": ("matplotlib", "plot"),
     "torch": ("PyTorch", "torch"),
+    "dask": ("Dask", "dask"),
+    "distributed": ("Dask's distributed", "dask"),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from topkopt._kernels.select import scan_rows
+from topkopt._threads import ALONE, Team
 
 if TYPE_CHECKING:
     from topkopt.losses.base import Loss
@@ -37,6 +39,7 @@ __all__ = [
 ]
 
 
+_LOSS = 4  # numbers are visited in the time of an entry of a loss
 _NO_NUMBERS = (str, bytes, bool, np.bool_)  # float() would take "1" and True
 
 
@@ -327,8 +330,16 @@ def check_out(out: NDArray | None, like: NDArray, *, name: str = "out") -> NDArr
     return out
 
 
-def _check_entries(rows: NDArray, name: str) -> tuple[int, bool]:
-    bad, fewest, huge = scan_rows(rows)
+def _scan(rows: NDArray, team: Team) -> tuple[int, int, bool]:
+    """Return a bad row or -1, the fewest finite entries of a row, and whether any is huge."""
+    ranges = team.ranges(len(rows), rows.size)
+    found = team.run(lambda part: scan_rows(rows[part]), ranges)
+    bad = [part.start + row for part, (row, _, _) in zip(ranges, found, strict=True) if row >= 0]
+    return bad[0] if bad else -1, min(few for _, few, _ in found), any(h for _, _, h in found)
+
+
+def _check_entries(rows: NDArray, name: str, team: Team) -> tuple[int, bool]:
+    bad, fewest, huge = _scan(rows, team)
     if bad >= 0:
         found = "NaN" if np.isnan(rows[bad]).any() else "+inf"
         raise ValueError(
@@ -350,6 +361,7 @@ def as_rows(
     name: str = "x",
     out_name: str = "out",
     empty_rows: bool = False,
+    team: Team = ALONE,
 ) -> Rows:
     """Check an input of any shape and lay it out as contiguous rows along axis."""
     array = as_floating(x, name)
@@ -358,7 +370,7 @@ def as_rows(
         raise ValueError(f"{name} must have at least one entry along axis {axis}, got none.")
     result = check_out(out, array, name=out_name)
     source = np.ascontiguousarray(_by_rows(array, axis))
-    fewest, huge = _check_entries(source, name)
+    fewest, huge = _check_entries(source, name, team)
     target = _by_rows(np.asarray(result), axis)
     if not (target.flags.carray and np.may_share_memory(target, result)):
         target = np.empty_like(source)
@@ -384,6 +396,20 @@ class LabelledRows:
     label_start: NDArray
     dtype: np.dtype
     single: bool  # the user passed one row
+    team: Team
+
+    def each(self, work: Callable[[NDArray, NDArray, NDArray, slice], Any], times: int = 1) -> None:
+        """Call work(scores, label_index, label_start, part) for parts of the rows, on threads.
+
+        Each entry counts for so many times one of a gradient.
+        """
+
+        def solve(part: slice) -> None:
+            start = self.label_start[part.start : part.stop + 1]
+            work(self.scores[part], self.label_index, start, part)
+
+        n, m = self.scores.shape
+        self.team.each_row(solve, n, _LOSS * times * m)
 
     def finish(self, out: NDArray) -> NDArray | float:
         """Return results in the user's precision; for a single row without the row axis."""
@@ -440,17 +466,29 @@ def as_labels(
     return np.ascontiguousarray(labels, dtype=np.intp), np.arange(n + 1, dtype=np.intp), classes
 
 
-def as_scores(scores: ArrayLike, y: Any, loss: Loss, *, name: str = "scores") -> LabelledRows:
+def as_scores(
+    scores: ArrayLike, y: Any, loss: Loss, team: Team, *, name: str = "scores"
+) -> LabelledRows:
     """Check scores and labels of one row or many."""
     array = as_floating(scores, name)
     single = array.ndim == 1
     if array.ndim not in (1, 2):
         raise ValueError(f"{name} must have shape (n, m) or (m,), got {array.shape}.")
-    rows = np.ascontiguousarray(np.atleast_2d(array), dtype=np.float64)
-    if not np.isfinite(rows).all():
-        raise ValueError(f"{name} must be finite, got NaN or infinite entries; clean the input.")
+    given = np.atleast_2d(array)
+    ready = given.dtype == np.float64 and given.flags.c_contiguous
+    rows = given if ready else np.empty(given.shape)
+
+    def take(part: slice) -> None:
+        if not ready:
+            rows[part] = given[part]
+        if not np.isfinite(rows[part]).all():
+            raise ValueError(
+                f"{name} must be finite, got NaN or infinite entries; clean the input."
+            )
+
+    team.each_row(take, *rows.shape)
     loss.check_classes(rows.shape[1])
     index, start, _ = as_labels(
         [y] if single else y, len(rows), rows.shape[1], multilabel=loss.multilabel
     )
-    return LabelledRows(rows, index, start, array.dtype, single)
+    return LabelledRows(rows, index, start, array.dtype, single, team)

@@ -16,10 +16,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from topkopt._kernels.entropy import prox_entropy_rows
 from topkopt._kernels.topk_entropy import prox_topk_entropy_rows
+from topkopt._threads import as_team
 from topkopt._validation import Rows, as_rows, check_k, check_scalar
 
 __all__ = ["prox_entropy_simplex", "prox_topk_entropy"]
 
+_EXPONENTIAL = 4  # as many numbers are visited in the time of one with an exponential
 _MOST_ALPHA = 2.0**480  # squares of such numbers do not overflow
 
 
@@ -56,6 +58,7 @@ def prox_entropy_simplex(
     upper: float | None = None,
     axis: int = -1,
     out: NDArray | None = None,
+    n_threads: int | None = None,
 ) -> NDArray:
     """Entropic prox on the (capped) simplex.
 
@@ -77,6 +80,8 @@ def prox_entropy_simplex(
         The axis along which the vectors lie.
     out : ndarray, optional
         Where to write the result; may be `b` itself or overlap it.
+    n_threads : int, optional
+        How many threads share the rows; by default as many as BLAS would use.
 
     Returns
     -------
@@ -98,7 +103,8 @@ def prox_entropy_simplex(
     """
     radius = check_scalar(radius, "radius")
     alpha = _check_alpha(alpha, radius, "project_capped_simplex")
-    rows = as_rows(b, axis, out, name="b")
+    team = as_team(n_threads)
+    rows = as_rows(b, axis, out, name="b", team=team)
     largest = float(np.finfo(rows.source.dtype).max)
     if radius > largest:
         raise ValueError(
@@ -116,12 +122,23 @@ def prox_entropy_simplex(
         rows.target[...] = 0
     elif rows.source.size:
         rank = math.ceil(max(1.0, min(radius / cap, rows.size)))
-        prox_entropy_rows(_drawn_in(rows, rank), rows.target, alpha, radius, cap)
+        source, target = _drawn_in(rows, rank), rows.target
+
+        def solve(part: slice) -> None:
+            prox_entropy_rows(source[part], target[part], alpha, radius, cap)
+
+        team.each_row(solve, len(source), _EXPONENTIAL * rows.size)
     return rows.finish()
 
 
 def prox_topk_entropy(
-    b: ArrayLike, alpha: float, k: int = 1, *, axis: int = -1, out: NDArray | None = None
+    b: ArrayLike,
+    alpha: float,
+    k: int = 1,
+    *,
+    axis: int = -1,
+    out: NDArray | None = None,
+    n_threads: int | None = None,
 ) -> NDArray:
     """Entropic prox on the top-k simplex, the step of the top-k entropy loss.
 
@@ -141,6 +158,8 @@ def prox_topk_entropy(
         The axis along which the vectors lie.
     out : ndarray, optional
         Where to write the result; may be `b` itself or overlap it.
+    n_threads : int, optional
+        How many threads share the rows; by default as many as BLAS would use.
 
     Returns
     -------
@@ -163,7 +182,13 @@ def prox_topk_entropy(
     array([0.33333333, 0.33333333])
     """
     alpha = _check_alpha(alpha, 1.0, "project_topk_simplex (bias 1)")
-    rows = as_rows(b, axis, out, name="b")
+    team = as_team(n_threads)
+    rows = as_rows(b, axis, out, name="b", team=team)
     k = check_k(k, rows.size)
-    prox_topk_entropy_rows(_drawn_in(rows, k), rows.target, alpha, k)
+    source, target = _drawn_in(rows, k), rows.target
+
+    def solve(part: slice) -> None:
+        prox_topk_entropy_rows(source[part], target[part], alpha, k)
+
+    team.each_row(solve, len(source), _EXPONENTIAL * rows.size)
     return rows.finish()

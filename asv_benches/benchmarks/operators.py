@@ -1,7 +1,6 @@
 """The projections and entropic operators: time, speed-up, distance to the machine's limit."""
 
 import resource
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -126,26 +125,17 @@ class Evaluations:
 
 
 class Threads:
-    """Two threads over one, each with half of the rows: the kernels release the GIL."""
+    """Two threads over one."""
 
-    params = (list(CASES),)
-    param_names = ("case",)
-    dimension = 10_000
+    params = (list(CASES), DTYPES)
+    param_names = ("case", "dtype")
+    shape = 10_000, 1_000
 
-    def setup(self, case):
-        self.problem = Problem(CASES[case], ROWS[self.dimension], self.dimension)
-        rows = len(self.problem.x)
-        self.halves = slice(0, rows // 2), slice(rows // 2, rows)
-        self.pool = ThreadPoolExecutor(len(self.halves))
+    def setup(self, case, dtype):
+        self.problem = Problem(CASES[case], *self.shape, dtype)
 
-    def teardown(self, case):
-        self.pool.shutdown()
-
-    def track_scaling(self, case):
-        one, two = seconds(
-            lambda: [self.problem.compiled(half) for half in self.halves],
-            lambda: list(self.pool.map(self.problem.compiled, self.halves)),
-        )
+    def track_scaling(self, case, dtype):
+        one, two = seconds(self.problem.compiled, lambda: self.problem.compiled(n_threads=2))
         return one / two
 
     track_scaling.unit = "times faster"

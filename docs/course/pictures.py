@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
-from topkopt.reference import frank_wolfe, lambert, losses, oracles, sdca
+from topkopt.reference import frank_wolfe, lambert, losses, newton, oracles, sdca
 
 from topkopt import reference
 
@@ -218,6 +218,28 @@ def frank_wolfe_gaps(left, right):
     right.legend(frameon=False, fontsize=8)
 
 
+def newton_centers(left, right):
+    """Round the hinge around three centers; gaps of SDCA and of Newton's method."""
+    h = np.linspace(-2, 2, 200)
+    left.plot(h, np.maximum(0, h), color=GREY, lw=3, alpha=0.5, label="max(0, h)")
+    for c, colour in ((0.0, BLUE), (0.5, GREEN), (1.0, ORANGE)):
+        p = np.clip(c + h, 0, 1)
+        left.plot(h, h * p - (p - c) ** 2 / 2, color=colour, label=f"center {c:g}")
+    left.set(xlabel="margin h", title="rounded, σ = 1", ylim=(-0.6, 2.1))
+    left.legend(frameon=False)
+    X, y = _problem()
+    loss, turns = losses.TopKHinge(2), range(1, 9)
+    epochs = [1, 2, 5, 10, 20, 50, 100, 200]
+    climbed = [
+        sdca.solve(X, y, loss, C=10.0, tol=0.0, max_epochs=e, random_state=0).gap for e in epochs
+    ]
+    solved = [newton.solve_newton(X, y, loss, C=10.0, tol=0.0, max_centers=t).gap for t in turns]
+    right.loglog(epochs, climbed, "o-", ms=3, color=BLUE, label="epochs of SDCA")
+    right.loglog(turns, np.maximum(solved, 1e-16), "o-", ms=3, color=ORANGE, label="centers")
+    right.set(title="relative gap, C = 10", ylim=(1e-16, 2))
+    right.legend(frameon=False)
+
+
 def oracles_picture(left, right):
     """Bisection halves; the certificate sees every mistake."""
     b = np.array([3.0, 0.5, 0.0])
@@ -244,6 +266,7 @@ PICTURES = (
     losses_of_two_scores,
     sdca_gap,
     frank_wolfe_gaps,
+    newton_centers,
     oracles_picture,
 )
 

@@ -265,10 +265,15 @@ def main():
         print(f"{name}: {time.process_time() - start:.0f} s", flush=True)
         text = table(["method", *METRICS], rows_of(name, results[name]))
         write_block(page, name, text)
+    if options.quick or set(options.sets) == set(SETS):  # or else there is more than was looked at
+        summarise(results, page, options)
+
+
+def summarise(results, page, options):
+    """Write the mean ranks and draw the rank losses."""
     both = {name: figures for name, figures in results.items() if len(figures) == 2 * len(LOSSES)}
-    if both:
-        text = table(["method", *METRICS, "all"], mean_ranks(both))
-        write_block(page, "mean ranks", f"{text}\n\nOver {', '.join(both)}.")
+    text = table(["method", *METRICS, "all"], mean_ranks(both))
+    write_block(page, "mean ranks", f"{text}\n\nOver {', '.join(both)}.")
     save_picture(draw(results), options.out / "multilabel.png")
 
 

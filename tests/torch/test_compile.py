@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 from topkopt import losses, projections, prox
 from topkopt import torch as tk
@@ -116,6 +117,31 @@ def test_maps_compile_in_one_graph(case, body):
         torch.testing.assert_close(one, other)
 
 
+@pytest.mark.usefixtures("body")
+def test_what_is_not_differentiated_compiles():
+    torch._dynamo.reset()
+    x, target = torch.randn(4, 8), torch.tensor([0, 1, 2, 3])
+    for ours in (tk.project_simplex, lambda x: tk.topk_hinge(x, target, 2)):
+        compiled = torch.compile(ours, fullgraph=True, backend="eager")
+        torch.testing.assert_close(compiled(x), ours(x))
+
+
+@pytest.mark.parametrize("case", list(LOSSES))
+def test_losses_compile_in_one_graph(case, body):
+    torch._dynamo.reset()
+    ours, _ = the_loss(case)
+    target = torch.from_numpy(the_target(case, 4, 8))
+    compiled = torch.compile(ours, fullgraph=True, backend="aot_eager")
+    found = []
+    for call in (ours, compiled):
+        x = torch.linspace(-1, 2, 32).reshape(4, 8).sin().requires_grad_()
+        value = call(x, target)
+        value.backward()
+        found.append((value.detach(), x.grad))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
+
+
 @pytest.mark.parametrize("case", list(LOSSES))
 def test_autocast(case, body):
     """Half precision goes in, as a network gives it; the loss is float32, as cross_entropy is."""
@@ -132,12 +158,27 @@ def test_autocast(case, body):
     assert ours(x.detach(), target).dtype == torch.bfloat16
 
 
-@pytest.mark.parametrize("case", [*MAPS])
+class OnTheDevice(TorchFunctionMode):
+    """Fail where the host would be asked, or would send numbers: either makes it wait."""
+
+    waits = frozenset(
+        {torch.tensor, torch.as_tensor, torch.asarray, torch.from_numpy, torch.nonzero}
+        | {getattr(torch.Tensor, name) for name in ("cpu", "cuda", "numpy", "item", "tolist")}
+        | {torch.Tensor.nonzero, torch.Tensor.__bool__}
+    )
+
+    def __torch_function__(self, function, types, arguments=(), options=None):
+        assert function not in self.waits, f"{function} waits for the device"
+        return function(*arguments, **(options or {}))
+
+
+@pytest.mark.parametrize("case", list(MAPS))
 def test_maps_ask_nothing_of_the_device(case):
     """On the meta device there are no numbers: whoever asks for one fails."""
     ours, _ = the_map(case)
     x = torch.empty(3, 7, device="meta", requires_grad=True)
-    y = ours(x)
+    with OnTheDevice():
+        y = ours(x)
     y.sum().backward()
     assert y.device.type == x.grad.device.type == "meta"
     assert y.shape == x.grad.shape == x.shape
@@ -147,11 +188,33 @@ def test_maps_ask_nothing_of_the_device(case):
 def test_losses_ask_nothing_of_the_device(case):
     ours, _ = the_loss(case)
     x = torch.empty(5, 8, device="meta", requires_grad=True)
-    shape = (5, 8) if case in MULTILABEL else (5,)
-    value = ours(x, torch.zeros(shape, dtype=torch.int64, device="meta"))
+    target = torch.zeros((5, 8) if case in MULTILABEL else (5,), dtype=torch.int64, device="meta")
+    weight = torch.ones(8, device="meta")
+    with OnTheDevice():
+        value = ours(x, target, weight=weight)
     value.backward()
     assert value.shape == ()
     assert x.grad.shape == x.shape
+
+
+@pytest.mark.parametrize("operator", OPERATORS + ROW_LOSSES, ids=repr)
+def test_derivatives_ask_nothing_of_the_device(operator):
+    """They are called by hand here: autograd hides them from the mode."""
+    x, g = torch.empty(2, 3, 6, device="meta")
+    target = torch.zeros(3, dtype=torch.int64, device="meta")
+    if getattr(operator, "multilabel", True):
+        target = torch.zeros(3, 6, dtype=torch.bool, device="meta")
+    arguments = (x, target, g) if operator in ROW_LOSSES else (x, g)
+    with OnTheDevice():
+        assert operator.derivative(*arguments).shape == x.shape
+
+
+def test_whoever_waits_is_seen():
+    for wait in (lambda x: x.sum().item(), lambda x: bool(x[0] > 0), lambda x: x.cpu()):
+        with OnTheDevice(), pytest.raises(AssertionError, match="waits"):
+            wait(torch.ones(2))
+    with OnTheDevice(), pytest.raises(AssertionError, match="waits"):
+        torch.tensor([1.0, 2.0])
 
 
 def test_the_pure_body_is_deterministic(monkeypatch):

@@ -1,1 +1,1 @@
-# Only Cython modules use this one: it has no Python functions.
+# The matrix products, which Cython modules take: it has no Python functions.

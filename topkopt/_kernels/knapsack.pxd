@@ -23,7 +23,13 @@ cdef Threshold capped_threshold(const real* b, Py_ssize_t n, double cap, double 
 cdef double biased_offset(const double* entries, Py_ssize_t n, double shift, double bias,
                           double* temp) noexcept nogil
 
-# min 1/2 |x - b|^2 + bias/2 <1,x>^2 subject to lo <= x <= hi and <1,x> = total (or <= total)
-cdef Threshold knapsack_threshold(const real* b, Py_ssize_t n, double lo, double hi, double total,
-                                  bint equality, double bias, double* start,
-                                  double* work) noexcept nogil
+# {lo <= x <= hi, <1,x> = total}, or <= total without `equality`
+cdef struct CappedSet:
+    double lo
+    double hi
+    double total
+    bint equality
+
+# Solves min 1/2 |x - b|^2 + bias/2 <1,x>^2 over that set.
+cdef Threshold knapsack_threshold(const real* b, Py_ssize_t n, const CappedSet* onto, double bias,
+                                  double* start, double* work) noexcept nogil

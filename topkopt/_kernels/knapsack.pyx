@@ -22,8 +22,10 @@ cdef enum:
     # The maxima of parts of a row give a lower bound on its threshold. Their number is a multiple
     # of this, as strided_maxima wants it.
     PARTS = 32
-    # Where the root is more than so many totals from the shift, entries have lost digits of x.
+    # Where the root is more than so many totals from the shift, entries have lost digits of x. Its
+    # sum has the rounding of the root once for each free entry: four of them count as few.
     FAR = 16
+    FEW_FREE = 4
     # Up to this length, reading a list once more is faster than shortening it.
     SHORT = 64
     # After so many Newton steps every other step is to a breakpoint in the middle of the list, so
@@ -208,14 +210,22 @@ cdef double fix_boxed(double* b, double* lo, double* hi, Py_ssize_t n,
     return fix_variables(OpenList(b, n, False, INFINITY, lo, hi, b), total, slope, NAN, -1)
 
 
-cdef double fix_capped(const double* b, Py_ssize_t n, double cap, double total, double slope,
+# The equation (1) when all bounds are 0 and cap.
+cdef struct Equation:
+    double cap
+    double total
+    double slope
+
+
+cdef double fix_capped(const double* b, Py_ssize_t n, const Equation* of, double shift,
                        double guess, double* temp, Py_ssize_t enough=-1) noexcept nogil:
-    # Returns the root of (1) for the bounds 0 and cap. TEMP temp: n doubles (may be b)
-    return fix_variables(OpenList(b, n, True, cap, NULL, NULL, temp), total, slope, guess, enough)
+    # Returns the root minus shift. IN b: entries minus shift. TEMP temp: n doubles (may be b)
+    return fix_variables(OpenList(b, n, True, of.cap, NULL, NULL, temp),
+                         of.total + of.slope * shift, of.slope, guess, enough)
 
 
-cdef Py_ssize_t gather_candidates(const real* b, Py_ssize_t n, double cap, double total,
-                                  double slope, double* kept, Threshold* lower) noexcept nogil:
+cdef Py_ssize_t gather_candidates(const real* b, Py_ssize_t n, const Equation* of, double* kept,
+                                  Threshold* lower) noexcept nogil:
     # OUT kept: a short superset of the entries above the root, minus the largest of all; returns
     # their number. OUT lower: a bound on the root and on the kept entries; its shift is the largest
     # entry. TEMP kept[n:2 n]
@@ -224,8 +234,8 @@ cdef Py_ssize_t gather_candidates(const real* b, Py_ssize_t n, double cap, doubl
     cdef Py_ssize_t m, n_peaks, parts = PARTS
     cdef double* peaks = kept + n
     lower.offset = -INFINITY
-    if total > cap:  # At least total / cap entries are positive, so take twice as many parts.
-        parts += <Py_ssize_t>(2 * min(total / cap, <double>n)) // PARTS * PARTS
+    if of.total > of.cap:  # At least so many entries are positive: take twice as many parts.
+        parts += <Py_ssize_t>(2 * min(of.total / of.cap, <double>n)) // PARTS * PARTS
     if 4 * parts > n:
         lower.shift = row_max(b, n)
         return gather_above(b, n, -INFINITY, lower.shift, kept)
@@ -237,67 +247,91 @@ cdef Py_ssize_t gather_candidates(const real* b, Py_ssize_t n, double cap, doubl
         strided_maxima(peaks, n_peaks, parts, kept)
         lower.shift = row_max(<const double*>kept, parts)
         m = gather_above(<const double*>kept, parts, -INFINITY, lower.shift, kept)
-    if slope > 0.0 or m * cap > total:
-        lower.offset = fix_capped(kept, m, cap, total + slope * lower.shift, slope, NAN, kept,
-                                  m // 2)
+    if of.slope > 0.0 or m * of.cap > of.total:
+        lower.offset = fix_capped(kept, m, of, lower.shift, NAN, kept, m // 2)
         # The bound is known up to rounding, and no entry may be lost.
         lower.offset -= 2 * DBL_EPSILON * (fabs(lower.shift) + fabs(lower.offset))
     return gather_below_peaks(b, n, peaks, lower.shift + lower.offset, lower.shift, kept)
 
 
-cdef Threshold threshold_anywhere(const real* b, Py_ssize_t n, double cap, double total,
-                                  double slope, double* work, Py_ssize_t* n_kept) noexcept nogil:
-    # Returns the root of (1) for the bounds 0 and cap, wherever it is. OUT work, n_kept: as in
-    # capped_threshold
+cdef Threshold threshold_anywhere(const real* b, Py_ssize_t n, const Equation* of, double* work,
+                                  Py_ssize_t* n_kept) noexcept nogil:
+    # Returns the root, wherever it is. OUT work, n_kept: as in capped_threshold
     cdef Threshold t
     cdef double offset
-    n_kept[0] = gather_candidates(b, n, cap, total, slope, work, &t)
-    offset = fix_capped(work, n_kept[0], cap, total + slope * t.shift, slope, NAN, work + n)
+    n_kept[0] = gather_candidates(b, n, of, work, &t)
+    offset = fix_capped(work, n_kept[0], of, t.shift, NAN, work + n)
     # Where the kept entries all reach the cap, any smaller root would do for them, but not for the
     # others.
     t.offset = max(offset, t.offset)
     return t
 
 
-cdef bint threshold_near(const real* b, Py_ssize_t n, double cap, double total, double guess,
+cdef inline bint keeps_digits(const double* entries, Py_ssize_t n, double cap, double size,
+                              double offset) noexcept nogil:
+    # Whether an offset, or the sum of x where all its free entries have the rounding of that
+    # offset, leaves the digits of a solution of this size. IN entries: minus the shift
+    cdef Py_ssize_t n_free = 0, n_upper = 0
+    if fabs(offset) * max(n, <Py_ssize_t>FEW_FREE) <= FAR * FEW_FREE * size:
+        return True
+    clipped_shared(entries, cap, n, offset, &n_free, &n_upper)
+    return fabs(offset) * max(n_free, <Py_ssize_t>FEW_FREE) <= FAR * FEW_FREE * size
+
+
+cdef bint threshold_near(const real* b, Py_ssize_t n, const Equation* of, double size,
                          double doubt, double* work, Py_ssize_t* n_kept,
                          Threshold* t) noexcept nogil:
     # Looks only at the entries from a little below a guess of the root, and relative to it. Returns
-    # whether these were enough. IN doubt: the rounding that the guess may have. OUT t, work,
-    # n_kept: as in capped_threshold
+    # whether these were enough. IN size: the sum of x, or a bound on it; doubt: the rounding that
+    # the guess may have. INOUT t: its shift is the guess; becomes the root. OUT work, n_kept: as in
+    # capped_threshold
     # Of short rows most entries are looked at: entries that settle early cost less than a second
     # search.
-    cdef double short_way = min(cap, total)
-    cdef double margin = max(doubt, 0.5 * short_way if n > SHORT else FAR * total)
-    cdef int _
-    for _ in range(REBASES):
-        t.shift = guess
-        n_kept[0] = gather_above(b, n, guess - margin, guess, work)
-        if n_kept[0] * cap < total * (1.0 - ROUNDING):
+    cdef double cap = of.cap, short_way = min(cap, size)
+    cdef double margin = max(doubt, 0.5 * short_way if n > SHORT else FAR * size)
+    cdef int rebase
+    for rebase in range(REBASES):
+        if rebase > 0:
+            t.shift += t.offset  # Relative to a guess so far off, entries lost digits.
+        n_kept[0] = gather_above(b, n, t.shift - margin, t.shift, work)
+        if of.slope == 0.0 and n_kept[0] * cap < of.total * (1.0 - ROUNDING):
             return False
-        if n_kept[0] * cap <= total * (1.0 + ROUNDING):
+        if of.slope == 0.0 and n_kept[0] * cap <= of.total * (1.0 + ROUNDING):
             # All of them are at the cap. A quarter of a cap below the edge of that plateau, they
             # stay there when the row changes a little.
             t.offset = min(0.0, leave_plateau(work, cap, n_kept[0], -INFINITY, 0.0) - 0.25 * cap)
         else:
-            t.offset = fix_capped(work, n_kept[0], cap, total, 0.0, 0.0, work + n)
+            t.offset = fix_capped(work, n_kept[0], of, t.shift, 0.0, work + n)
         if not t.offset >= -margin:
             return False
-        if fabs(t.offset) <= short_way:
+        if fabs(t.offset) <= short_way and keeps_digits(work, n_kept[0], cap, size, t.offset):
             break
-        guess += t.offset  # Relative to a guess so far off, entries lost digits.
     return True
+
+
+cdef Threshold threshold_again(const real* b, Py_ssize_t n, const Equation* of, double size,
+                               Threshold t, double* work, Py_ssize_t* n_kept) noexcept nogil:
+    # Returns the root, which entries far from the shift of t have given without its last digits.
+    # OUT work, n_kept: as in capped_threshold
+    cdef Threshold near
+    cdef double doubt = ROUNDING * (fabs(t.shift) + fabs(t.offset))
+    near.shift = t.shift + t.offset
+    if threshold_near(b, n, of, size, doubt, work, n_kept, &near):
+        return near
+    return threshold_anywhere(b, n, of, work, n_kept)
 
 
 cdef Threshold capped_threshold(const real* b, Py_ssize_t n, double cap, double total,
                                 double* start, double* work, Py_ssize_t* n_kept) noexcept nogil:
-    cdef Threshold t, near
+    cdef Threshold t
+    cdef Equation equation = Equation(cap, total, 0.0)
     cdef Py_ssize_t n_free, n_upper
-    cdef double doubt, far = FAR * total if start == NULL else min(cap, total)
-    if (start == NULL
-            or not threshold_near(b, n, cap, total, start[0], 0.0, work, n_kept, &t)):
-        t = threshold_anywhere(b, n, cap, total, 0.0, work, n_kept)
-        if -t.offset > far:
+    if start != NULL:
+        t.shift = start[0]
+    if start == NULL or not threshold_near(b, n, &equation, total, 0.0, work, n_kept, &t):
+        t = threshold_anywhere(b, n, &equation, work, n_kept)
+        if ((start != NULL and -t.offset > min(cap, total))
+                or not keeps_digits(work, n_kept[0], cap, total, t.offset)):
             # Entries far below the largest lost digits when that was subtracted, and so did their
             # sums, on which x depends. So the search is repeated near the root it found. On a
             # plateau that is the upper end, which is near to the entries at the cap.
@@ -305,11 +339,7 @@ cdef Threshold capped_threshold(const real* b, Py_ssize_t n, double cap, double 
             clipped_shared(work, cap, n_kept[0], t.offset, &n_free, &n_upper)
             if n_free == 0 and fabs(n_upper * cap - total) <= ROUNDING * total:
                 t.offset = max(t.offset, leave_plateau(work, cap, n_kept[0], t.offset, 0.0))
-            doubt = ROUNDING * (fabs(t.shift) + fabs(t.offset))
-            if threshold_near(b, n, cap, total, t.shift + t.offset, doubt, work, n_kept, &near):
-                t = near
-            else:
-                t = threshold_anywhere(b, n, cap, total, 0.0, work, n_kept)
+            t = threshold_again(b, n, &equation, total, t, work, n_kept)
     if start != NULL:
         start[0] = t.shift + t.offset
     return t
@@ -317,16 +347,20 @@ cdef Threshold capped_threshold(const real* b, Py_ssize_t n, double cap, double 
 
 cdef double biased_offset(const double* entries, Py_ssize_t n, double shift, double bias,
                           double* temp) noexcept nogil:
+    cdef Equation equation
     if bias == 0.0 or n == 0:
         return -shift
-    return fix_capped(entries, n, INFINITY, shift / bias, 1.0 / bias, NAN, temp)
+    equation = Equation(INFINITY, shift / bias, 1.0 / bias)
+    return fix_capped(entries, n, &equation, 0.0, NAN, temp)
 
 
-cdef Threshold knapsack_threshold(const real* b, Py_ssize_t n, double lo, double hi, double total,
-                                  bint equality, double bias, double* start,
-                                  double* work) noexcept nogil:
+cdef Threshold knapsack_threshold(const real* b, Py_ssize_t n, const CappedSet* onto, double bias,
+                                  double* start, double* work) noexcept nogil:
     cdef Threshold t, full
+    cdef Equation equation
     cdef Py_ssize_t m
+    cdef double lo = onto.lo, hi = onto.hi, total = onto.total
+    cdef bint equality = onto.equality
     # In terms of x - lo, the bounds are 0 and cap, and the sum is at most `spare`. It is `spare` if
     # the problem is tight, which is certain if the sum at the smallest possible t says so. With a
     # start it is faster to search and see.
@@ -351,7 +385,10 @@ cdef Threshold knapsack_threshold(const real* b, Py_ssize_t n, double lo, double
             return full
     if bias > 0.0:
         # The sum stays below total, and t = bias <1,x>: it is the root with slope 1/bias.
-        t = threshold_anywhere(b, n, cap, -lo / bias - n * lo, 1.0 / bias, work, &m)
+        equation = Equation(cap, -lo / bias - n * lo, 1.0 / bias)
+        t = threshold_anywhere(b, n, &equation, work, &m)
+        if -t.offset > FAR * spare:
+            t = threshold_again(b, n, &equation, spare, t, work, &m)
         t.offset -= lo
     else:
         t.shift = 0.0
@@ -421,12 +458,12 @@ def project_capped_rows(const real[:, ::1] b, real[:, ::1] x, double lo, double 
                         bint equality, double bias):
     """Project each row of b onto {lo <= x <= hi, <1,x> = total (or <= total)}; x may be b."""
     cdef Py_ssize_t i, n = b.shape[1]
+    cdef CappedSet onto = CappedSet(lo, hi, total, equality)
     cdef double[::1] work = scratch(n * KNAPSACK_WORK)
     with nogil:
         for i in range(b.shape[0]):
             clip_row(&b[i, 0], &x[i, 0], n,
-                     knapsack_threshold(&b[i, 0], n, lo, hi, total, equality, bias, NULL, &work[0]),
-                     lo, hi)
+                     knapsack_threshold(&b[i, 0], n, &onto, bias, NULL, &work[0]), lo, hi)
 
 
 def project_boxed_rows(const real[:, ::1] b, real[:, ::1] x, const double[:, ::1] lo,

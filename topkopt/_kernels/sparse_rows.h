@@ -10,7 +10,7 @@
 #define SPARSE_TILE 16  /* columns whose sums stay in registers */
 #define SPARSE_AHEAD 6  /* entries before its turn a row of the matrix is asked for */
 
-/* combine: s = x W. spread: G += x v', in double precision. */
+/* combine: s = x W. spread: G += x v', in double precision. move: the same, in that of x. */
 #define SPARSE_ROWS(NAME, REAL, INDEX) \
     TK_INLINE void NAME##_tile(const REAL *x, const INDEX *at, ptrdiff_t n, const REAL *w, \
                                ptrdiff_t m, REAL *s, const int width) \
@@ -40,16 +40,18 @@
         for (ptrdiff_t j = 0; j < n && first < m; j++) \
             for (ptrdiff_t e = first; e < m; e++) \
                 s[e] += x[j] * w[at[j] * m + e]; \
-    } \
-    TK_DISPATCH(void, NAME##_spread, \
+    }
+
+#define SPARSE_SPREAD(NAME, REAL, INDEX, SUM) \
+    TK_DISPATCH(void, NAME, \
                 (const REAL *x, const INDEX *at, ptrdiff_t n, const REAL *restrict v, ptrdiff_t m, \
-                 double *restrict g), \
+                 SUM *restrict g), \
                 (x, at, n, v, m, g)) \
     { \
         for (ptrdiff_t j = 0; j < n; j++) { \
-            double *restrict row = g + at[j] * m; \
+            SUM *restrict row = g + at[j] * m; \
             if (j + SPARSE_AHEAD < n) \
-                prefetch(g + at[j + SPARSE_AHEAD] * m, m * (ptrdiff_t)sizeof(double)); \
+                prefetch(g + at[j + SPARSE_AHEAD] * m, m * (ptrdiff_t)sizeof(SUM)); \
             for (ptrdiff_t e = 0; e < m; e++) \
                 row[e] += x[j] * v[e]; \
         } \
@@ -59,5 +61,11 @@ SPARSE_ROWS(sparse_f32, float, int32_t)
 SPARSE_ROWS(sparse_f64, float, int64_t)
 SPARSE_ROWS(sparse_d32, double, int32_t)
 SPARSE_ROWS(sparse_d64, double, int64_t)
+SPARSE_SPREAD(sparse_f32_spread, float, int32_t, double)
+SPARSE_SPREAD(sparse_f64_spread, float, int64_t, double)
+SPARSE_SPREAD(sparse_d32_spread, double, int32_t, double)
+SPARSE_SPREAD(sparse_d64_spread, double, int64_t, double)
+SPARSE_SPREAD(sparse_f32_move, float, int32_t, float)
+SPARSE_SPREAD(sparse_f64_move, float, int64_t, float)
 
 #endif

@@ -25,6 +25,8 @@ cdef extern from "sparse_rows.h" nogil:
                            double*)
     void sparse_d64_spread(const double*, const int64_t*, Py_ssize_t, const double*, Py_ssize_t,
                            double*)
+    void sparse_f32_move(const float*, const int32_t*, Py_ssize_t, const float*, Py_ssize_t, float*)
+    void sparse_f64_move(const float*, const int64_t*, Py_ssize_t, const float*, Py_ssize_t, float*)
 
 
 cdef inline void combine_sparse(const real* x, const integer* at, Py_ssize_t n, const real* w,
@@ -51,3 +53,14 @@ cdef inline void spread_sparse(const real* x, const integer* at, Py_ssize_t n, c
         sparse_d32_spread(x, at, n, v, m, g)
     else:
         sparse_d64_spread(x, at, n, v, m, g)
+
+
+cdef inline void move_sparse(const real* x, const integer* at, Py_ssize_t n, const real* d,
+                             Py_ssize_t m, real* w) noexcept nogil:
+    # W += x d', in the precision of W
+    if real is double:
+        spread_sparse(x, at, n, d, m, w)
+    elif integer is int32_t:
+        sparse_f32_move(x, at, n, d, m, w)
+    else:
+        sparse_f64_move(x, at, n, d, m, w)

@@ -24,6 +24,11 @@
 /* Sums of b - t lose digits of x when they are taken at a t that is more than this many times
  * max(x) away from the solution. Such a solution is computed once more from nearby. */
 #define TOPK_FAR 16
+/* The sum of x has the rounding of t once for each entry between 0 and the cap. So a solution was
+ * computed too far away if the way, times their number, is more than this many times the sum, which
+ * is k max(x). A few entries count as this many. */
+#define TOPK_FEW 4
+#define TOPK_SPREAD (TOPK_FEW * TOPK_FAR)
 /* Jumps can go in circles. Every fourth goes only halfway, which leaves most circles; a row that
  * has not come to rest after three such chances is solved along the path. */
 #define TOPK_HALFWAY 4

@@ -6,6 +6,13 @@ cdef enum TopKKind:
     TOPK_BETA = 1
     TOPK_LABEL = 2
 
+# kind alpha: {0 <= x_j <= <1,x>/k, <1,x> <= radius}, radius = inf for the cone; beta:
+# {0 <= x_j <= radius/k, <1,x> <= radius}; label: the two of them with k - 1 in the cone.
+cdef struct TopKSet:
+    Py_ssize_t k
+    double radius
+    TopKKind kind
+
 # Doubles of scratch for a row of n entries: TOPK_WORK * n, and at least 4
 cdef enum:
     TOPK_WORK = 2
@@ -14,13 +21,10 @@ cdef enum:
 cdef enum:
     SHORT = 64
 
-# kind alpha: {0 <= x_j <= <1,x>/k, <1,x> <= radius}, radius = inf for the cone; beta:
-# {0 <= x_j <= radius/k, <1,x> <= radius}; label: the two of them with k - 1 in the cone.
 # OUT x (may be b). TEMP work. INOUT start: NULL, or two numbers by which nearly the same row is
 # solved faster next time; the first is NaN at first
-cdef void project_topk_row(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, double radius,
-                           TopKKind kind, double bias, double* start,
-                           double* work) noexcept nogil
+cdef void project_topk_row(const real* b, real* x, Py_ssize_t n, TopKSet onto, double bias,
+                           double* start, double* work) noexcept nogil
 
 cdef extern from "topk_values.h" nogil:
     # Up to four rows of scores behind each other, with the labels and the loss of all of them.

@@ -15,7 +15,8 @@ reference/jumps.py; equations (1) to (5) below are those of that file.
 from libc.float cimport DBL_EPSILON
 from libc.math cimport INFINITY, fabs
 
-from topkopt._kernels.knapsack cimport biased_offset, capped_threshold, knapsack_threshold
+from topkopt._kernels.knapsack cimport (CappedSet, biased_offset, capped_threshold,
+                                        knapsack_threshold)
 from topkopt._kernels.real cimport real
 from topkopt._kernels.select cimport (Threshold, clip_row, clipped_sum, fill_row, gather_above,
                                       heap_pop, heapify, pad_row, row_max, scratch, strided_maxima)
@@ -32,8 +33,6 @@ cdef enum:
 
 
 cdef extern from "topk.h" nogil:
-    enum:
-        TOPK_FAR
     # The top-k cone with bias and caps u <= max_cap, for entries from which shift is subtracted.
     ctypedef struct Cone "Cone_one":
         double k
@@ -46,6 +45,8 @@ cdef extern from "topk.h" nogil:
     double cap_on_piece "cap_on_piece_one"(double sum_upper, double n_upper, double sum_middle,
                                            double n_middle, const Cone* cone, double t)
     bint jump_along_path(const double* b, Py_ssize_t n, const Cone* cone, Point* point)
+    bint keeps_digits "keeps_digits_one"(const double* b, Py_ssize_t n, const Point* point,
+                                         double k)
 
 
 cdef double sum_above(const double* entries, Py_ssize_t m, double offset) noexcept nogil:
@@ -148,26 +149,25 @@ cdef Threshold free_cone(double* entries, Py_ssize_t m, Py_ssize_t k, double bia
     return solve_cone(entries, m, k, bias, t, temp, cap)
 
 
-cdef bint project_by_jumps(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, double radius,
-                           double bias, double largest, double* start,
-                           double* work) noexcept nogil:
+cdef bint project_by_jumps(const real* b, real* x, Py_ssize_t n, TopKSet onto, double bias,
+                           double largest, double* start, double* work) noexcept nogil:
     # Returns whether the jumps came to rest; only then is x written. INOUT start: NULL, or the last
     # t - largest and u of this row; the first is NaN if there are none.
-    cdef Cone cone = Cone(k, bias, radius / k, largest)
-    cdef Point point
+    cdef Cone cone = Cone(onto.k, bias, onto.radius / onto.k, largest)
+    cdef double cap = min(cone.max_cap, largest)
+    # Without a start, guess that the largest entry exceeds t by 2 u.
+    cdef Point point = Point(-2 * cap, cap)
     cdef Threshold t
+    cdef Py_ssize_t padded
     cdef int _
     if start != NULL and start[0] == start[0]:
         point = Point(start[0], start[1])
-    else:
-        # Without a start, guess that the largest entry exceeds t by 2 u.
-        point.cap = min(cone.max_cap, largest)
-        point.offset = -2 * point.cap
     for _ in range(REBASES):
-        if not jump_along_path(work, pad_row(b, n, cone.shift, work), &cone, &point):
+        padded = pad_row(b, n, cone.shift, work)
+        if not jump_along_path(work, padded, &cone, &point):
             return False
         # Entries far from the shift lost digits of x when it was subtracted.
-        if fabs(point.offset) <= TOPK_FAR * k * point.cap or point.cap == 0.0:
+        if keeps_digits(work, padded, &point, onto.k):
             if start != NULL:
                 start[0] = (cone.shift - largest) + point.offset
                 start[1] = point.cap if point.cap > 0.0 else cone.max_cap
@@ -179,21 +179,21 @@ cdef bint project_by_jumps(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, d
     return False
 
 
-cdef void project_alpha_row(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, double radius,
-                            double bias, const Threshold* free_guess, double* start,
+cdef void project_alpha_row(const real* b, real* x, Py_ssize_t n, TopKSet onto, double bias,
+                            const Threshold* free_guess, double* start,
                             double* work) noexcept nogil:
     # Projects onto the top-k simplex alpha: by jumps if the row is short or there is a start;
     # otherwise decides first whether the radius binds, and follows the path of the cone if not.
     # IN free_guess: NULL, or a guess of t if it is known that the radius does not bind.
     cdef Threshold t
-    cdef Py_ssize_t m
-    cdef double largest = row_max(b, n), cap = radius / k, rest
+    cdef Py_ssize_t m, k = onto.k
+    cdef double radius = onto.radius, largest = row_max(b, n), cap = radius / k, rest
     cdef bint binds = False
     # Without positive entries the k largest have no positive sum, and x is 0.
     if largest <= 0.0 or radius == 0.0:
         fill_row(x, n, 0.0)
         return
-    if (start != NULL or n <= SHORT) and project_by_jumps(b, x, n, k, radius, bias, largest, start,
+    if (start != NULL or n <= SHORT) and project_by_jumps(b, x, n, onto, bias, largest, start,
                                                           work):
         return
     if free_guess != NULL:
@@ -229,25 +229,26 @@ cdef void project_alpha_row(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, 
         start[0] = (t.shift - largest) + t.offset
         start[1] = cap
         # One more jump, from the solution, regains the digits that long sums have lost.
-        if project_by_jumps(b, x, n, k, radius, bias, largest, start, work):
+        if project_by_jumps(b, x, n, onto, bias, largest, start, work):
             return
     clip_row(b, x, n, t, 0.0, cap)
 
 
-cdef void project_topk_row(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, double radius,
-                           TopKKind kind, double bias, double* start,
-                           double* work) noexcept nogil:
+cdef void project_topk_row(const real* b, real* x, Py_ssize_t n, TopKSet onto, double bias,
+                           double* start, double* work) noexcept nogil:
     cdef Threshold t, over
-    cdef double cap = radius / k, rest = radius - cap, doubt
+    cdef Py_ssize_t k = onto.k
+    cdef double radius = onto.radius, cap = radius / k, rest = radius - cap, doubt
+    cdef CappedSet capped = CappedSet(0.0, cap, radius, False)
     cdef bint grows
-    if kind == TOPK_ALPHA:
-        project_alpha_row(b, x, n, k, radius, bias, NULL, start, work)
+    if onto.kind == TOPK_ALPHA:
+        project_alpha_row(b, x, n, onto, bias, NULL, start, work)
         return
-    t = knapsack_threshold(b, n, 0.0, cap, radius, False, bias, start, work)
+    t = knapsack_threshold(b, n, &capped, bias, start, work)
     # If t > bias radius, the sum is the radius and need not be computed. As t is known only up to
     # rounding, the sum is computed too where t is larger by no more than `doubt`.
     doubt = 4 * DBL_EPSILON * (fabs(t.shift) + fabs(t.offset))
-    if (kind == TOPK_LABEL and t.shift + t.offset <= bias * radius + doubt
+    if (onto.kind == TOPK_LABEL and t.shift + t.offset <= bias * radius + doubt
             and clipped_sum(b, n, t, cap) < rest):
         # The sum is below (k - 1) radius / k = rest, where x_j <= s/(k - 1) is the tighter bound
         # (see project_topk_simplex in reference/topk.py). So the solution is that of the simplex
@@ -259,7 +260,8 @@ cdef void project_topk_row(const real* b, real* x, Py_ssize_t n, Py_ssize_t k, d
         over.offset = t.offset + cap
         grows = (clipped_sum(b, n, over, INFINITY) + (k - 1) * (t.shift + t.offset)
                  >= bias * (k - 1) * rest)
-        project_alpha_row(b, x, n, k - 1, rest, bias, NULL if grows else &t, NULL, work)
+        project_alpha_row(b, x, n, TopKSet(k - 1, rest, TOPK_ALPHA), bias,
+                          NULL if grows else &t, NULL, work)
         return
     clip_row(b, x, n, t, 0.0, cap)
 
@@ -268,8 +270,8 @@ def project_topk_rows(const real[:, ::1] b, real[:, ::1] x, Py_ssize_t k, double
                       int kind, double bias):
     """Project each row of b onto a top-k set (kind 0 alpha, 1 beta, 2 label); x may be b."""
     cdef Py_ssize_t i, n = b.shape[1]
+    cdef TopKSet onto = TopKSet(k, radius, <TopKKind>kind)
     cdef double[::1] work = scratch(n * TOPK_WORK)
     with nogil:
         for i in range(b.shape[0]):
-            project_topk_row(&b[i, 0], &x[i, 0], n, k, radius, <TopKKind>kind, bias, NULL,
-                             &work[0])
+            project_topk_row(&b[i, 0], &x[i, 0], n, onto, bias, NULL, &work[0])

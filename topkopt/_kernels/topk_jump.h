@@ -166,3 +166,23 @@ TARGET MASK NAMED(jump)(const double *b, ptrdiff_t n, NAMED(Cone) cone, MASK ope
     }
     return arrived;
 }
+
+/* Whether the entries, which are relative to the shift, have kept the digits of a solution. IN b:
+ * the n entries, as in jump. They are counted only where all of them together would be too many. */
+TARGET MASK NAMED(keeps_digits)(const double *b, ptrdiff_t n, const NAMED(Point) *point, NUMBER k)
+{
+    const NUMBER zero = ALL(0.0), one = ALL(1.0), offset = point->offset, cap = point->cap;
+    const NUMBER way = SIZE(offset), most = TOPK_SPREAD * k * cap;
+    const MASK is_zero = IS_AT_MOST(cap, zero);
+    const MASK is_near = EITHER(is_zero, IS_AT_MOST(TOPK_FEW * way, most));
+    const MASK is_sure = EITHER(is_zero, IS_AT_MOST(way * (double)(n / LANES), most));
+    NUMBER n_middle = zero;
+    if (!ANY(BUT_NOT(is_near, is_sure)))
+        return is_near;
+    VECTORISE(omp simd reduction(+ : n_middle))
+    for (ptrdiff_t j = 0; j < n; j += LANES) {
+        const NUMBER v = LOAD(b + j) - offset;
+        n_middle += ONLY(BOTH(IS_LESS(zero, v), IS_LESS(v, cap)), one);
+    }
+    return BOTH(is_near, EITHER(is_zero, IS_AT_MOST(way * n_middle, most)));
+}

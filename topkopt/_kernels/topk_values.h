@@ -98,8 +98,7 @@ TK_AVX2 static int side_by_side_avx2(const ScoredRows *rows, double *starts, dou
     double start[2][4];
     /* Where t is far below the largest entry, the entries near t lost digits when that was
      * subtracted: such rows are left to project_topk_row, which subtracts t instead. */
-    found = BOTH(found, EITHER(IS_AT_MOST(-point.offset, TOPK_FAR * rows->k * point.cap),
-                               IS_AT_MOST(point.cap, zero)));
+    found = BOTH(found, keeps_digits_lanes(b, 4 * m, &point, cone.k));
     const __m256d value = value_side_by_side(b, m, &point, cone.shift, rows->smoothing);
     /* The set holds 0, so only rounding can make a value negative. (NaN stays NaN in this order.)
      * Where no margin is positive, p = 0 is best and the value is 0. */

@@ -25,7 +25,7 @@ from topkopt._kernels.knapsack cimport capped_threshold, fix_boxed
 from topkopt._kernels.real cimport real
 from topkopt._kernels.select cimport (Threshold, fill_row, gather_above, gather_below_peaks,
                                       heap_pop, heapify, rank_of, row_peaks, row_sum_more, scratch)
-from topkopt._kernels.topk cimport TOPK_ALPHA, TOPK_LABEL, project_topk_row
+from topkopt._kernels.topk cimport TOPK_ALPHA, TOPK_LABEL, TopKSet, project_topk_row
 
 cdef enum:
     # In a row this long most entries are far from positive, so that an index of its peaks pays.
@@ -302,6 +302,25 @@ cdef void evaluate_label(LabelPoint* at, const double* b, Py_ssize_t n, const do
     differentiate(at, b, n, w, n_w, bias)
 
 
+cdef inline double label_share(const LabelPoint* at, double entry, Py_ssize_t j) noexcept nogil:
+    return max(at.lower[j], min(at.upper[j], without_bounds(at, entry)))
+
+
+cdef void rebalance(LabelPoint* at, const double* b, Py_ssize_t n, double bias) noexcept nogil:
+    # One Newton step for mu = bias <1,x>. Where x is small next to b, mu has lost digits of it to
+    # the rounding of that sum; here the sum keeps what each addition loses.
+    cdef double total = 0.0, lost = 0.0, n_free = 0.0, x, longer
+    cdef Py_ssize_t j
+    for j in range(n):
+        x = label_share(at, b[j], j)
+        n_free += at.lower[j] < x < at.upper[j]
+        longer = total + x
+        lost += (total - longer) + x if fabs(total) >= fabs(x) else (x - longer) + total
+        total = longer
+    at.mu.offset += (((bias * total - at.mu.shift) - at.mu.offset + bias * lost)
+                     / (1.0 + bias * n_free))
+
+
 cdef inline bint same_piece(const Py_ssize_t* a, const Py_ssize_t* b) noexcept nogil:
     return a[0] == b[0] and a[1] == b[1] and a[2] == b[2] and a[3] == b[3]
 
@@ -340,8 +359,10 @@ cdef double label_zeta(const double* b, Py_ssize_t n, const double* w, Py_ssize_
             if not left < root < right:
                 break
         zeta = root
+    if bias > 0.0:
+        rebalance(&at, b, n, bias)
     for j in range(n):
-        x[j] = max(at.lower[j], min(at.upper[j], without_bounds(&at, b[j])))
+        x[j] = label_share(&at, b[j], j)
     return zeta
 
 
@@ -407,7 +428,8 @@ cdef void project_weighted_row(const real* b, real* x, Py_ssize_t n, const Weigh
         return
     if w[0] == w[n_w - 1]:
         # With equal weights the set is a top-k simplex.
-        project_topk_row(b, x, n, n_w, total, TOPK_LABEL if onto.label else TOPK_ALPHA, bias,
+        project_topk_row(b, x, n,
+                         TopKSet(n_w, total, TOPK_LABEL if onto.label else TOPK_ALPHA), bias,
                          start, work)
         return
 

@@ -14,9 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils import check_random_state, column_or_1d
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from topkopt import losses
+from topkopt._threads import as_team
 from topkopt._validation import (
     as_floating,
     as_weight,
@@ -24,13 +25,24 @@ from topkopt._validation import (
     check_k,
     check_scalar,
 )
+from topkopt.distributed import solve as solve_on_cluster
+from topkopt.estimators.blocks import (
+    WithConstant,
+    by_blocks,
+    refuse_stream,
+    validate_stream,
+)
 from topkopt.estimators.callbacks import CallbackSupportMixin, EpochTasks, Task
 from topkopt.estimators.checks import check_container
+from topkopt.estimators.clusters import on_cluster, with_constant
 from topkopt.estimators.fingerprint import fingerprint
 from topkopt.estimators.search import Progress
 from topkopt.estimators.weights import class_weights, weighted_variance
 from topkopt.metrics.multiclass import topk_curve
 from topkopt.solvers import Solution, State, solve
+from topkopt.solvers.products import product
+from topkopt.solvers.row_blocks import RowBlocks, is_large_file, is_stream
+from topkopt.solvers.streams import STREAMED
 
 __all__ = ["CertifiedClassifier", "all_or_nothing"]
 
@@ -81,6 +93,7 @@ class CertifiedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     keep_dual: bool
     random_state: Any
     verbose: int
+    n_threads: int | None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -88,10 +101,31 @@ class CertifiedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         tags.input_tags.sparse = not tags.input_tags.pairwise
         return tags
 
+    # coef_ is a view of the solution's, unless somebody has replaced it: a pickle holds it once.
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        coef = getattr(state.get("solution_"), "coef", None)
+        own = getattr(state.get("coef_"), "__array_interface__", None)
+        if coef is None or own != self._feature_rows(coef).__array_interface__:
+            return state
+        return {name: value for name, value in state.items() if name != "coef_"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        coef = getattr(state.get("solution_"), "coef", None)
+        if coef is not None and "coef_" not in state:
+            self.coef_ = self._feature_rows(coef)
+
     # Data ------------------------------------------------------------------------------------
 
     def _validate(self, X: Any, y: Any = "no_validation", **options: Any) -> Any:
         check_container(X, "X")
+        if is_stream(X):
+            if not self._is_linear():
+                refuse_stream(X, f"kernel={self.kernel!r}")
+            reset, multi = options.get("reset", True), options.get("multi_output", False)
+            return validate_stream(self, X, y, reset, multi)
         try:
             return validate_data(
                 self,
@@ -125,6 +159,10 @@ class CertifiedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             return self._gram(X, X) + X.dtype.type(constant**2)
         if not constant:
             return X
+        if on_cluster(X):
+            return with_constant(X, constant)
+        if is_stream(X) or (is_large_file(X) and self.method in STREAMED):
+            return WithConstant(X, constant)
         column = np.full((X.shape[0], 1), constant, dtype=X.dtype)
         if scipy.sparse.issparse(X):
             return scipy.sparse.hstack([X, scipy.sparse.csr_array(column)], format="csr")
@@ -205,6 +243,7 @@ class CertifiedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             "method": self.method,
             "random_state": self._random_state(),
             "verbose": self._verbose(),
+            "n_threads": self.n_threads,
         }
 
     def _kernel_promise(self) -> bool | str:
@@ -276,7 +315,11 @@ class CertifiedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         def callback(state: State) -> bool:
             return any([watcher(state) for watcher in watchers])
 
-        solution = solve(
+        train: Any = solve
+        if on_cluster(features):
+            train = solve_on_cluster
+            del options["kernel"]
+        solution = train(
             features,
             labels,
             loss,
@@ -284,13 +327,13 @@ class CertifiedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             sample_weight=weight,
             warm_start=previous,
             callback=callback if watchers else None,
+            keep_dual=kept,
             **options,
         )
         for watcher in watchers:
             watcher.close()
         self._trained_on = trained_on
-        needed = kept or solution.coef is None
-        self._adopt(solution if needed else solution.without_dual(), constant)
+        self._adopt(solution, constant)
 
     def _kernel_key(self) -> tuple:
         """Return all that tells kernels apart."""
@@ -322,7 +365,7 @@ class CertifiedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         intercept = coef[:, -1] * coef.dtype.type(constant) if constant else np.zeros(len(coef))
         return {
             "solution_": solution,
-            "coef_": coef[:, : self.n_features_in_],
+            "coef_": self._feature_rows(solution.coef),
             "intercept_": intercept.astype(coef.dtype, copy=False),
         }
 
@@ -364,6 +407,10 @@ class CertifiedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             )
         return self._two_classes(solution.dual.T)
 
+    def _feature_rows(self, coef: NDArray) -> NDArray:
+        """Return the weights of the features without that of the intercept, one row per class."""
+        return self._two_classes(coef.T)[:, : self.n_features_in_]
+
     def _two_classes(self, rows: NDArray) -> NDArray:
         """Return one row per class; of two classes the difference, as in scikit-learn."""
         return rows[1:] - rows[:1] if self._is_binary() else rows
@@ -373,6 +420,7 @@ class CertifiedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
 
     # Scores ----------------------------------------------------------------------------------
 
+    @by_blocks
     def decision_function(self, X: Any) -> NDArray:
         """Return the scores of the classes.
 
@@ -380,7 +428,8 @@ class CertifiedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         ----------
         X : array_like or sparse matrix of shape (n, d)
             The examples as rows; for a precomputed kernel, the kernel between them and the
-            training examples.
+            training examples. What `topkopt.solve` reads in blocks is read so here, and by all
+            that predicts.
 
         Returns
         -------
@@ -391,10 +440,10 @@ class CertifiedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "coef_" if self._is_linear() else needed)
         X = self._validate(X, reset=False)
         if self._is_linear():
-            scores = np.asarray(X @ self.coef_.T) + self.intercept_
+            scores = product(X, self.coef_.T, as_team(self.n_threads)) + self.intercept_
         else:
             K = self._gram(X, None if self._is_precomputed() else self.X_fit_)
-            scores = K @ self.dual_coef_.T + self.intercept_
+            scores = product(K, self.dual_coef_.T, as_team(self.n_threads)) + self.intercept_
         return scores[:, 0] if self._is_binary() else scores
 
     def _class_scores(self, X: Any) -> NDArray:
@@ -423,6 +472,8 @@ class CertifiedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         return self._topk_score(X, y, 1, sample_weight)
 
     def _topk_score(self, X: Any, y: Any, k: int, sample_weight: Any) -> float:
+        if is_stream(X):
+            return self._stream_score(X, y, k, sample_weight)
         scores = self._class_scores(X)
         check_container(y, "y")
         y = column_or_1d(y)
@@ -441,3 +492,15 @@ class CertifiedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         columns = np.searchsorted(self.classes_, y[known])
         right = topk_curve(scores[known], columns, weight[known], np.array([k]))[0]
         return float(right * (weight[known].sum() / weight.sum()))
+
+    def _stream_score(self, X: Any, y: Any, k: int, sample_weight: Any) -> float:
+        """Return the mean of the scores of all blocks, each with the weight of its examples."""
+        check_container(y, "y")
+        y = column_or_1d(y)
+        check_consistent_length(X, y)
+        weight, right = as_weight(sample_weight, len(y)), 0.0
+        for rows, part in RowBlocks(X):
+            if weight[rows].any():
+                share = float(weight[rows].sum())
+                right += share * self._topk_score(part, y[rows], k, weight[rows])
+        return right / float(weight.sum())

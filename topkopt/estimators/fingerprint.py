@@ -9,6 +9,8 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from topkopt.solvers.row_blocks import RowBlocks, is_stream
+
 __all__ = ["fingerprint"]
 
 
@@ -23,8 +25,13 @@ def fingerprint(features: Any, labels: NDArray) -> str:
     >>> fingerprint(np.eye(2), np.arange(2)) == fingerprint(-np.eye(2), np.arange(2))
     False
     """
+    if is_stream(features):
+        features = RowBlocks(features)
     direction = np.random.default_rng(0).standard_normal(features.shape[1], features.dtype.type)
-    if scipy.sparse.issparse(features):
+    if isinstance(features, RowBlocks):
+        parts = [np.einsum("ij,j->i", part, direction) for _, part in features]
+        projected = np.concatenate(parts)
+    elif scipy.sparse.issparse(features):
         projected = features @ direction
     else:  # not by BLAS, whose last digits may depend on the number of its threads
         projected = np.einsum("ij,j->i", features, direction)

@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from topkopt import losses
 from topkopt._validation import as_weight, check_scalar
 from topkopt.estimators.base import CertifiedClassifier, all_or_nothing
+from topkopt.estimators.blocks import by_blocks, refuse_stream
 from topkopt.estimators.callbacks import Task, fit_task, with_callbacks
 from topkopt.estimators.checks import check_container, check_loss, check_targets, encode_classes
 from topkopt.estimators.search import (
@@ -68,7 +69,7 @@ class MultilabelClassifier(CertifiedClassifier):
         What the threshold maximises, see `topkopt.metrics.tune_threshold`.
     cv : int, splitter or iterable, default 5
         The folds of the threshold; an int means that many, shuffled by `random_state`.
-    tol, max_epochs, method, warm_start, keep_dual, random_state, verbose
+    tol, max_epochs, method, warm_start, keep_dual, random_state, verbose, n_threads
         See `TopKClassifier`.
 
     Attributes
@@ -132,6 +133,7 @@ class MultilabelClassifier(CertifiedClassifier):
         keep_dual: bool = False,
         random_state: Any = None,
         verbose: int = 0,
+        n_threads: int | None = None,
     ):
         self.loss = loss
         self.C = C
@@ -153,6 +155,7 @@ class MultilabelClassifier(CertifiedClassifier):
         self.keep_dual = keep_dual
         self.random_state = random_state
         self.verbose = verbose
+        self.n_threads = n_threads
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -296,6 +299,7 @@ class MultilabelClassifier(CertifiedClassifier):
         """Return the folds of the threshold, none if they are not needed."""
         if not (self.multilabel_ and self.threshold == "cv"):
             return []
+        refuse_stream(X, "threshold='cv'")
         seed = self._random_state().randint(np.iinfo(np.int32).max)
 
         def splitter() -> Any:
@@ -330,6 +334,7 @@ class MultilabelClassifier(CertifiedClassifier):
         check_container(sample_weight, "sample_weight")
         return super(CertifiedClassifier, self).score(X, y, sample_weight)
 
+    @by_blocks
     def decision_function(self, X: Any) -> NDArray:
         """Return by how much the scores of the labels exceed the threshold.
 
@@ -347,6 +352,7 @@ class MultilabelClassifier(CertifiedClassifier):
         scores = super().decision_function(X)
         return scores - scores.dtype.type(self.threshold_) if self.multilabel_ else scores
 
+    @by_blocks
     def predict(self, X: Any) -> NDArray:
         """Return the labels that score more than the threshold.
 

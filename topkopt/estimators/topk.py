@@ -16,8 +16,10 @@ from topkopt import losses
 from topkopt._scores import best_classes
 from topkopt._validation import check_k
 from topkopt.estimators.base import CertifiedClassifier, all_or_nothing
+from topkopt.estimators.blocks import by_blocks
 from topkopt.estimators.callbacks import fit_task, with_callbacks
 from topkopt.estimators.checks import check_loss, check_targets, encode_classes
+from topkopt.estimators.clusters import check_training, on_cluster
 
 __all__ = ["TopKClassifier"]
 
@@ -99,6 +101,9 @@ class TopKClassifier(CertifiedClassifier):
         Draws the order of the examples.
     verbose : int, default 0
         1 shows a line of progress on a terminal, 2 or more prints a line per epoch anywhere.
+    n_threads : int, optional
+        How many threads train and predict, see `topkopt.solve`; by default as many as BLAS would
+        use.
 
     Attributes
     ----------
@@ -174,6 +179,7 @@ class TopKClassifier(CertifiedClassifier):
         keep_dual: bool = False,
         random_state: Any = None,
         verbose: int = 0,
+        n_threads: int | None = None,
     ):
         self.loss = loss
         self.k = k
@@ -194,6 +200,7 @@ class TopKClassifier(CertifiedClassifier):
         self.keep_dual = keep_dual
         self.random_state = random_state
         self.verbose = verbose
+        self.n_threads = n_threads
 
     @all_or_nothing
     @with_callbacks
@@ -203,7 +210,10 @@ class TopKClassifier(CertifiedClassifier):
         Parameters
         ----------
         X : array_like or sparse matrix of shape (n, d)
-            The examples as rows; for a precomputed kernel their Gram matrix. float32 is kept.
+            The examples as rows; for a precomputed kernel their Gram matrix. float32 is kept. What
+            `topkopt.solve` reads in blocks is read so here, if the kernel is linear, and so is a
+            memory-mapped file of 256 MB or more that needs a feature for the intercept. On a Dask
+            array `topkopt.distributed.solve` trains, if there is a current client.
         y : array_like of shape (n,)
             The classes: numbers or strings.
         sample_weight : array_like of shape (n,), optional
@@ -225,6 +235,8 @@ class TopKClassifier(CertifiedClassifier):
     def _check_training(
         self, X: Any, y: Any, sample_weight: ArrayLike | None
     ) -> tuple[Any, NDArray, NDArray | None]:
+        if on_cluster(X):
+            return check_training(self, X, y, sample_weight)
         check_targets(y)
         X, y = self._validate(X, y)
         self.classes_, labels = encode_classes(y)
@@ -246,6 +258,7 @@ class TopKClassifier(CertifiedClassifier):
             )
         return loss
 
+    @by_blocks
     def predict(self, X: Any) -> NDArray:
         """Return the class of the highest score.
 
@@ -261,6 +274,7 @@ class TopKClassifier(CertifiedClassifier):
         best = np.argmax(self._class_scores(X), axis=1)
         return self.classes_[best]
 
+    @by_blocks
     def predict_topk(self, X: Any, k: int | None = None) -> NDArray:
         """Return the k classes of the highest scores, the best one first.
 
@@ -293,6 +307,7 @@ class TopKClassifier(CertifiedClassifier):
         return self.solution_.loss.places or self.k
 
     @available_if(_is_probabilistic)
+    @by_blocks
     def predict_proba(self, X: Any) -> NDArray:
         """Return probabilities of the classes, for entropy losses.
 

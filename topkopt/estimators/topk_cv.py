@@ -24,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 from topkopt import losses
 from topkopt._validation import as_array, as_weight
 from topkopt.estimators.base import all_or_nothing
+from topkopt.estimators.blocks import refuse_stream
 from topkopt.estimators.callbacks import fit_task, with_callbacks
 from topkopt.estimators.search import (
     Progress,
@@ -69,6 +70,9 @@ class TopKClassifierCV(TopKClassifier):
     verbose : int, default 0
         1 shows a line of progress on a terminal, with the fold, k and C; 2 or more prints such a
         line per epoch anywhere.
+    n_threads : int, optional
+        How many threads each training uses; by default as many as BLAS would, which in processes
+        of joblib is their share of the cores.
 
     Attributes
     ----------
@@ -133,6 +137,7 @@ class TopKClassifierCV(TopKClassifier):
         keep_dual: bool = False,
         random_state: Any = None,
         verbose: int = 0,
+        n_threads: int | None = None,
     ):
         self.Cs = Cs
         self.ks = ks
@@ -155,6 +160,7 @@ class TopKClassifierCV(TopKClassifier):
         self.keep_dual = keep_dual
         self.random_state = random_state
         self.verbose = verbose
+        self.n_threads = n_threads
 
     warm_start = False  # the paths start at each other's solutions, the final training anew
 
@@ -192,6 +198,7 @@ class TopKClassifierCV(TopKClassifier):
         TopKClassifierCV
             Itself.
         """
+        refuse_stream(X, "cross-validation")
         data, labels, weight = self._check_training(X, y, sample_weight)
         self.Cs_ = check_Cs(self.Cs)
         tried = self._check_tried()
@@ -242,7 +249,8 @@ class TopKClassifierCV(TopKClassifier):
 
     def _without_solution(self) -> TopKClassifier:
         """Return a classifier like those that are tried, to be given a solution."""
-        names = ("kernel", "gamma", "degree", "coef0", "fit_intercept", "intercept_scaling")
+        kernel = ("kernel", "gamma", "degree", "coef0")
+        names = (*kernel, "fit_intercept", "intercept_scaling", "n_threads")
         model = TopKClassifier(**{name: getattr(self, name) for name in names})
         model.classes_ = self.classes_
         if not self._is_linear():

@@ -11,6 +11,37 @@ cdef struct Labels:
     Py_ssize_t n
 
 
+# The labels of many rows, one list behind the other: that of row i is index[start[i]], ...,
+# index[start[i + 1] - 1].
+cdef struct LabelLists:
+    const Py_ssize_t* index
+    const Py_ssize_t* start
+
+
+cdef inline LabelLists label_lists(const Py_ssize_t[::1] index,
+                                   const Py_ssize_t[::1] start) noexcept nogil:
+    # Where no row has a label, the list of them still needs an address.
+    cdef LabelLists lists
+    lists.start = &start[0]
+    lists.index = &index[0] if index.shape[0] else lists.start
+    return lists
+
+
+cdef inline Labels labels_of(LabelLists lists, Py_ssize_t i) noexcept nogil:
+    cdef Labels labels
+    labels.index = lists.index + lists.start[i]
+    labels.n = lists.start[i + 1] - lists.start[i]
+    return labels
+
+
+# Rows of scores behind each other, and their labels
+cdef struct ScoreRows:
+    const double* scores
+    LabelLists labels
+    Py_ssize_t n_rows
+    Py_ssize_t n_classes
+
+
 # Doubles that a search leaves to the next one for the same example; the first is NaN at first
 cdef enum:
     START = 2
@@ -74,12 +105,9 @@ cdef class Loss:
                                        double* value_start, double* start,
                                        double* work) noexcept nogil
 
-    # The same for rows behind each other. OUT values, v. The labels of row i stand at
-    # label_index[label_start[i]], ..., label_index[label_start[i + 1] - 1]. Raises what a function
-    # of the user raises
-    cdef int rows_value_and_gradient(self, const double* s, const Py_ssize_t* label_index,
-                                     const Py_ssize_t* label_start, Py_ssize_t n_rows, Py_ssize_t m,
-                                     double* values, double* v, double* value_start, double* start,
+    # The same for rows behind each other. OUT values, v. Raises what a function of the user raises
+    cdef int rows_value_and_gradient(self, const ScoreRows* rows, double* values, double* v,
+                                     double* value_start, double* start,
                                      double* work) except -1 nogil
 
     # OUT h: about the second derivatives of L in each score, where its gradient is v

@@ -16,6 +16,7 @@ from libc.stdint cimport int32_t
 from topkopt._kernels.select cimport scratch
 
 from topkopt import _validation
+from topkopt._threads import as_team
 
 cdef enum What:
     VALUE
@@ -56,6 +57,7 @@ cdef class Loss:
     """A loss of the scores of an example: the base of all losses."""
 
     declaration = None
+    separable = False   # whether it is a sum of losses of one class each
 
     def __cinit__(self):
         if self.declaration is None:
@@ -108,18 +110,14 @@ cdef class Loss:
         self.row_prox(s, y, m, 0.0, v, start, work)
         return self.row_value(s, y, m, value_start, work)
 
-    cdef int rows_value_and_gradient(self, const double* s, const Py_ssize_t* label_index,
-                                     const Py_ssize_t* label_start, Py_ssize_t n_rows, Py_ssize_t m,
-                                     double* values, double* v, double* value_start, double* start,
+    cdef int rows_value_and_gradient(self, const ScoreRows* rows, double* values, double* v,
+                                     double* value_start, double* start,
                                      double* work) except -1 nogil:
-        cdef Labels y
-        cdef Py_ssize_t i
-        for i in range(n_rows):
-            y.index = label_index + label_start[i]
-            y.n = label_start[i + 1] - label_start[i]
-            values[i] = self.row_value_and_gradient(s + i * m, y, m, v + i * m,
-                                                    value_start + i * START, start + i * START,
-                                                    work)
+        cdef Py_ssize_t i, m = rows.n_classes
+        for i in range(rows.n_rows):
+            values[i] = self.row_value_and_gradient(
+                rows.scores + i * m, labels_of(rows.labels, i), m, v + i * m,
+                value_start + i * START, start + i * START, work)
         return 0
 
     cdef void row_curvatures(self, const double* v, Py_ssize_t m, double* h) noexcept nogil:
@@ -133,7 +131,7 @@ cdef class Loss:
         if m < 2:
             raise ValueError(f"there must be at least 2 classes, got {m}; add examples of others.")
 
-    def value(self, scores, y):
+    def value(self, scores, y, *, n_threads=None):
         """Return the loss of each row of scores.
 
         Parameters
@@ -142,17 +140,19 @@ cdef class Loss:
             The scores of m classes.
         y : array_like of shape (n,) or (n, m), or int
             The labels, counted from 0; for multilabel losses also an indicator matrix.
+        n_threads : int, optional
+            How many threads share the rows; by default as many as BLAS would use.
 
         Returns
         -------
         ndarray of shape (n,) or float
         """
-        rows = _validation.as_scores(scores, y, self)
+        rows = _validation.as_scores(scores, y, self, as_team(n_threads))
         out = np.empty(rows.scores.shape[0])
-        self._fill(rows.scores, rows.label_index, rows.label_start, out[:, None], VALUE)
+        rows.each(lambda s, index, start, part: self._fill(s, index, start, out[part, None], VALUE))
         return rows.finish(out)
 
-    def gradient(self, scores, y):
+    def gradient(self, scores, y, *, n_threads=None):
         """Return the gradient of the loss in each row of scores (a subgradient at a corner).
 
         Parameters
@@ -161,17 +161,19 @@ cdef class Loss:
             The scores of m classes.
         y : array_like of shape (n,) or (n, m), or int
             The labels, counted from 0; for multilabel losses also an indicator matrix.
+        n_threads : int, optional
+            How many threads share the rows; by default as many as BLAS would use.
 
         Returns
         -------
         ndarray of the shape of `scores`
         """
-        rows = _validation.as_scores(scores, y, self)
+        rows = _validation.as_scores(scores, y, self, as_team(n_threads))
         out = np.empty(rows.scores.shape)
-        self._fill(rows.scores, rows.label_index, rows.label_start, out, GRADIENT)
+        rows.each(lambda s, index, start, part: self._fill(s, index, start, out[part], GRADIENT))
         return rows.finish(out)
 
-    def value_and_gradient(self, scores, y):
+    def value_and_gradient(self, scores, y, *, n_threads=None):
         """Return the loss of each row of scores and its gradient, in one pass.
 
         Parameters
@@ -180,6 +182,8 @@ cdef class Loss:
             The scores of m classes.
         y : array_like of shape (n,) or (n, m), or int
             The labels, counted from 0; for multilabel losses also an indicator matrix.
+        n_threads : int, optional
+            How many threads share the rows; by default as many as BLAS would use.
 
         Returns
         -------
@@ -194,33 +198,36 @@ cdef class Loss:
         >>> Hinge().value_and_gradient([1.0, 0.5, 0.0], 0)
         (0.5, array([-1.,  1.,  0.]))
         """
-        rows = _validation.as_scores(scores, y, self)
+        rows = _validation.as_scores(scores, y, self, as_team(n_threads))
         values = np.empty(rows.scores.shape[0])
         gradients = np.empty(rows.scores.shape)
-        self._evaluate(rows.scores, rows.label_index, rows.label_start, values, gradients)
+        rows.each(lambda s, index, start, part: self._evaluate(s, index, start, values[part],
+                                                               gradients[part]))
         return rows.finish(values), rows.finish(gradients)
 
     def _evaluate(self, const double[:, ::1] scores, const Py_ssize_t[::1] label_index,
                   const Py_ssize_t[::1] label_start, double[::1] values,
                   double[:, ::1] gradients):
-        cdef Py_ssize_t i = 0, j, n_rows, m = scores.shape[1]
+        cdef Py_ssize_t i = 0, j, m = scores.shape[1]
         cdef double[TOGETHER * START] value_start
         cdef double[TOGETHER * START] start
         cdef double[::1] work = scratch(self.work_size(m))
-        # an empty label set still needs an address
-        cdef const Py_ssize_t* labels = &label_index[0] if label_index.shape[0] else &label_start[0]
+        cdef ScoreRows rows
+        rows.n_classes = m
+        rows.labels = label_lists(label_index, label_start)
         with nogil:
             while i < scores.shape[0]:
-                n_rows = min(scores.shape[0] - i, <Py_ssize_t>TOGETHER)
-                for j in range(n_rows):
+                rows.scores = &scores[i, 0]
+                rows.n_rows = min(scores.shape[0] - i, <Py_ssize_t>TOGETHER)
+                for j in range(rows.n_rows):
                     value_start[j * START] = NAN
                     start[j * START] = NAN
-                self.rows_value_and_gradient(&scores[i, 0], labels, &label_start[i], n_rows, m,
-                                             &values[i], &gradients[i, 0], value_start, start,
-                                             &work[0])
-                i += n_rows
+                self.rows_value_and_gradient(&rows, &values[i], &gradients[i, 0], value_start,
+                                             start, &work[0])
+                i += rows.n_rows
+                rows.labels.start += rows.n_rows
 
-    def conjugate(self, v, y):
+    def conjugate(self, v, y, *, n_threads=None):
         """Return the convex conjugate, ``max_s <s, v> - value(s)``, of each row of v.
 
         Parameters
@@ -229,6 +236,8 @@ cdef class Loss:
             Points of score space, such as gradients.
         y : array_like of shape (n,) or (n, m), or int
             The labels, counted from 0; for multilabel losses also an indicator matrix.
+        n_threads : int, optional
+            How many threads share the rows; by default as many as BLAS would use.
 
         Returns
         -------
@@ -237,12 +246,13 @@ cdef class Loss:
         """
         if not self.convex:
             raise ValueError(f"{self!r} is not convex and has no useful conjugate.")
-        rows = _validation.as_scores(v, y, self, name="v")
+        rows = _validation.as_scores(v, y, self, as_team(n_threads), name="v")
         out = np.empty(rows.scores.shape[0])
-        self._fill(rows.scores, rows.label_index, rows.label_start, out[:, None], CONJUGATE)
+        rows.each(lambda s, index, start, part: self._fill(s, index, start, out[part, None],
+                                                           CONJUGATE))
         return rows.finish(out)
 
-    def prox(self, q, y, alpha):
+    def prox(self, q, y, alpha, *, n_threads=None):
         """Return the v that minimises ``conjugate(v) - <q,v> + alpha/2 <v,v>`` for each row of q.
 
         With alpha = 0 it is the gradient; with ``alpha = C |x|^2`` the dual step of an example x is
@@ -256,17 +266,20 @@ cdef class Loss:
             The labels, counted from 0; for multilabel losses also an indicator matrix.
         alpha : float
             The weight of the quadratic, at least 0.
+        n_threads : int, optional
+            How many threads share the rows; by default as many as BLAS would use.
 
         Returns
         -------
         ndarray of the shape of `q`
         """
-        rows, alpha = self._prox_arguments(q, y, alpha)
+        rows, alpha = self._prox_arguments(q, y, alpha, n_threads)
         out = np.empty(rows.scores.shape)
-        self._fill_prox(rows.scores, rows.label_index, rows.label_start, alpha, out, None)
+        rows.each(lambda q, index, start, part: self._fill_prox(q, index, start, alpha, out[part],
+                                                                None))
         return rows.finish(out)
 
-    def prox_derivative(self, q, y, alpha):
+    def prox_derivative(self, q, y, alpha, *, n_threads=None):
         """Return the derivative of `prox` in q, a symmetric matrix for each row.
 
         At a kink, where the prox has no derivative, it is that of one side.
@@ -279,6 +292,8 @@ cdef class Loss:
             The labels, counted from 0; for multilabel losses also an indicator matrix.
         alpha : float
             The weight of the quadratic, at least 0.
+        n_threads : int, optional
+            How many threads share the rows; by default as many as BLAS would use.
 
         Returns
         -------
@@ -292,17 +307,17 @@ cdef class Loss:
         array([[ 0.25, -0.25],
                [-0.25,  0.25]])
         """
-        rows, alpha = self._prox_arguments(q, y, alpha)
+        rows, alpha = self._prox_arguments(q, y, alpha, n_threads)
         n, m = rows.scores.shape
         out = np.empty((n, m, m))
-        self._fill_prox(rows.scores, rows.label_index, rows.label_start, alpha, np.empty((n, m)),
-                        out)
+        rows.each(lambda q, index, start, part: self._fill_prox(q, index, start, alpha,
+                                                                np.empty(q.shape), out[part]), m)
         return rows.finish(out)
 
-    def _prox_arguments(self, q, y, alpha):
+    def _prox_arguments(self, q, y, alpha, n_threads):
         if not self.convex:
             raise ValueError(f"{self!r} is not convex and has no prox; use one that is.")
-        return (_validation.as_scores(q, y, self, name="q"),
+        return (_validation.as_scores(q, y, self, as_team(n_threads), name="q"),
                 _validation.check_scalar(alpha, "alpha"))
 
     def _fill_prox(self, const double[:, ::1] q, const Py_ssize_t[::1] label_index,
@@ -310,6 +325,7 @@ cdef class Loss:
                    double[:, :, ::1] out):
         cdef Py_ssize_t i, m = q.shape[1]
         cdef Labels y
+        cdef LabelLists labels = label_lists(label_index, label_start)
         cdef double[START] start
         cdef double[::1] work = scratch(self.work_size(m))
         cdef double[::1] parts = np.empty((1 + COLUMNS) * m)
@@ -318,12 +334,9 @@ cdef class Loss:
         d.delta = &parts[0]
         d.columns = &parts[0] + m
         d.pool = &pool[0]
-        # an empty label set still needs an address
-        cdef const Py_ssize_t* labels = &label_index[0] if label_index.shape[0] else &label_start[0]
         with nogil:
             for i in range(q.shape[0]):
-                y.index = labels + label_start[i]
-                y.n = label_start[i + 1] - label_start[i]
+                y = labels_of(labels, i)
                 start[0] = NAN
                 self.row_prox(&q[i, 0], y, m, alpha, &v[i, 0], start, &work[0])
                 if out is not None:
@@ -337,14 +350,12 @@ cdef class Loss:
         cdef double[SIDE_BY_SIDE * START] start
         cdef double[SIDE_BY_SIDE] values
         cdef double[::1] work = scratch(self.work_size(m))
-        # an empty label set still needs an address
-        cdef const Py_ssize_t* labels = &label_index[0] if label_index.shape[0] else &label_start[0]
+        cdef LabelLists labels = label_lists(label_index, label_start)
         with nogil:
             while i < scores.shape[0]:
                 n_rows = min(scores.shape[0] - i, <Py_ssize_t>SIDE_BY_SIDE)
                 for j in range(n_rows):
-                    y[j].index = labels + label_start[i + j]
-                    y[j].n = label_start[i + j + 1] - label_start[i + j]
+                    y[j] = labels_of(labels, i + j)
                     start[j * START] = NAN
                 if what == VALUE:
                     self.row_values(&scores[i, 0], y, n_rows, m, start, values, &work[0])

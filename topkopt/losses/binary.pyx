@@ -17,6 +17,7 @@ cdef enum:
 cdef class OneVsAll(Loss):
     """A sum over the classes of a loss of c_j s_j, c_j = 1 for labels and -1 for the others."""
 
+    separable = True
     cdef double most    # the steepest slope of the loss of one score
 
     def __cinit__(self):

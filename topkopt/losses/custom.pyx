@@ -1,10 +1,12 @@
 """A loss of one's own: a Python function of rows of scores."""
+import threading
+
 import numpy as np
 
 from libc.math cimport INFINITY
 from libc.string cimport memcpy
 
-from topkopt.losses.base cimport Loss
+from topkopt.losses.base cimport Loss, ScoreRows, labels_of
 
 from topkopt import _validation
 from topkopt.losses.declaration import Declaration
@@ -40,6 +42,8 @@ cdef class CustomLoss(Loss):
 
     Notes
     -----
+    One thread at a time calls the function, but not always the same one.
+
     It can be pickled if the function can: one that is defined in a module, not a lambda.
 
     Examples
@@ -65,6 +69,7 @@ cdef class CustomLoss(Loss):
     cdef object function
     cdef object bound
     cdef str title
+    cdef object turn    # a lock: the function need not know of threads
 
     def __init__(self, value_and_gradient, convex=True, curvature=None, name=None):
         if not callable(value_and_gradient):
@@ -75,6 +80,7 @@ cdef class CustomLoss(Loss):
         if name is not None and not isinstance(name, str):
             raise TypeError(f"name must be a string or None, got {name!r}.")
         self.function = value_and_gradient
+        self.turn = threading.RLock()
         self.convex = _validation.check_flag(convex, "convex")
         self.bound = None
         if curvature is not None:
@@ -104,7 +110,7 @@ cdef class CustomLoss(Loss):
             listed.append(f"curvature={self.bound!r}")
         return f"CustomLoss({', '.join(listed)})"
 
-    def value(self, scores, y):
+    def value(self, scores, y, *, n_threads=None):
         """Return the loss of each row of scores.
 
         Parameters
@@ -113,14 +119,16 @@ cdef class CustomLoss(Loss):
             The scores of m classes.
         y : array_like of shape (n,) or int
             The labels, counted from 0.
+        n_threads : int, optional
+            How many threads share the work around the function, which is called by one at a time.
 
         Returns
         -------
         ndarray of shape (n,) or float
         """
-        return self.value_and_gradient(scores, y)[0]
+        return self.value_and_gradient(scores, y, n_threads=n_threads)[0]
 
-    def gradient(self, scores, y):
+    def gradient(self, scores, y, *, n_threads=None):
         """Return the gradient of the loss in each row of scores.
 
         Parameters
@@ -129,14 +137,16 @@ cdef class CustomLoss(Loss):
             The scores of m classes.
         y : array_like of shape (n,) or int
             The labels, counted from 0.
+        n_threads : int, optional
+            How many threads share the work around the function, which is called by one at a time.
 
         Returns
         -------
         ndarray of the shape of `scores`
         """
-        return self.value_and_gradient(scores, y)[1]
+        return self.value_and_gradient(scores, y, n_threads=n_threads)[1]
 
-    def conjugate(self, v, y):
+    def conjugate(self, v, y, *, n_threads=None):
         """Raise: the function says nothing of the conjugate."""
         raise ValueError(
             f"{self!r} has no known conjugate; at the gradient v of scores s it is <s, v> - value."
@@ -149,11 +159,10 @@ cdef class CustomLoss(Loss):
             for j in range(m):
                 h[j] = bound if v[j] != 0.0 else 0.0
 
-    cdef int rows_value_and_gradient(self, const double* s, const Py_ssize_t* label_index,
-                                     const Py_ssize_t* label_start, Py_ssize_t n_rows, Py_ssize_t m,
-                                     double* values, double* v, double* value_start, double* start,
+    cdef int rows_value_and_gradient(self, const ScoreRows* rows, double* values, double* v,
+                                     double* value_start, double* start,
                                      double* work) except -1 nogil:
-        cdef Py_ssize_t i
+        cdef Py_ssize_t i, n_rows = rows.n_rows, m = rows.n_classes
         cdef double[:, ::1] scores
         cdef Py_ssize_t[::1] labels
         cdef const double[::1] found
@@ -163,9 +172,9 @@ cdef class CustomLoss(Loss):
         with gil:
             scores = np.empty((n_rows, m))      # the function's own, whatever it does with it
             labels = np.empty(n_rows, np.intp)
-            memcpy(&scores[0, 0], s, n_rows * m * sizeof(double))
+            memcpy(&scores[0, 0], rows.scores, n_rows * m * sizeof(double))
             for i in range(n_rows):
-                labels[i] = label_index[label_start[i]]
+                labels[i] = labels_of(rows.labels, i).index[0]
             found, gradients = self.call(np.asarray(scores), np.asarray(labels))
             memcpy(values, &found[0], n_rows * sizeof(double))
             memcpy(v, &gradients[0, 0], n_rows * m * sizeof(double))
@@ -211,7 +220,8 @@ cdef class CustomLoss(Loss):
     def call(self, scores, labels):
         """Call the function, and check what it returns."""
         shape = scores.shape
-        answer = self.function(scores, labels)
+        with self.turn:
+            answer = self.function(scores, labels)
         if not isinstance(answer, (tuple, list)) or len(answer) != 2:
             raise TypeError(
                 f"value_and_gradient must return two arrays, losses and gradients, got "

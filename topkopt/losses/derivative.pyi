@@ -1,1 +1,1 @@
-# Only Cython modules use this one: it has no Python functions.
+# The derivatives of proxes, which losses take in Cython: it has no Python functions.

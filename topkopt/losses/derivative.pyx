@@ -16,6 +16,7 @@ from libc.float cimport DBL_EPSILON
 from libc.math cimport fabs, sqrt
 from libc.stdint cimport int32_t
 
+from topkopt._kernels.weighted cimport WeightedSet
 from topkopt.losses.base cimport Derivative, Labels
 from topkopt.losses.rows cimport is_label
 
@@ -83,7 +84,8 @@ cdef void capped_derivative(Derivative* d, const double* v, Py_ssize_t own, Py_s
         else:
             column[j] = d.delta[j]
     # the curvature of what is carried along
-    with_top = n_top * with_top * with_top * cap.curvature + with_own * with_own * cap.own_curvature
+    with_top = (n_top * with_top * with_top * cap.curvature.other
+                + with_own * with_own * cap.curvature.own)
     scale_column(column, m, with_top if n_free == 0 else mass * (1.0 + with_top * mass))
 
 
@@ -106,6 +108,7 @@ cdef struct Ranks:
     double* weight          # and that of w
     double* size
     Py_ssize_t n
+    double curvature        # that the scores were divided by
 
 
 cdef Ranks rank_support(const double* q, const double* v, Py_ssize_t own, Py_ssize_t m,
@@ -119,6 +122,7 @@ cdef Ranks rank_support(const double* q, const double* v, Py_ssize_t own, Py_ssi
     ranks.weight = work + 3 * m
     ranks.size = work + 4 * m
     ranks.n = 0
+    ranks.curvature = curvature
     for j in range(m):
         if j == own or v[j] <= 0.0:
             continue
@@ -135,10 +139,10 @@ cdef Ranks rank_support(const double* q, const double* v, Py_ssize_t own, Py_ssi
 
 
 cdef void pool_ranks(Derivative* d, const Ranks* ranks, Py_ssize_t first, Py_ssize_t last,
-                     const double* w, Py_ssize_t n_w, double zeta, double delta, int32_t number,
+                     const double* w, Py_ssize_t n_w, double zeta,
                      double* direction) noexcept nogil:
     # Pools adjacent violators of b - zeta w among the ranks from first to last. OUT d, for these
-    # classes: pools with the numbers from `number` on. INOUT direction: gets their mean weights
+    # classes: pools with the numbers from first + 1 on. INOUT direction: gets their mean weights
     cdef Py_ssize_t i, j, n = 0, pool
     for i in range(first, last):
         ranks.weight[n] = w[i] if i < n_w else 0.0
@@ -156,8 +160,8 @@ cdef void pool_ranks(Derivative* d, const Ranks* ranks, Py_ssize_t first, Py_ssi
             j = <Py_ssize_t>ranks.rank_class[i]
             direction[j] = ranks.weight[pool] / ranks.size[pool]
             if ranks.size[pool] > 1.0:
-                d.delta[j] = delta
-                d.pool[j] = number + <int32_t>pool
+                d.delta[j] = 1.0 / ranks.curvature
+                d.pool[j] = <int32_t>(first + 1 + pool)
             i += 1
 
 
@@ -188,13 +192,16 @@ cdef int side(double q, double q_own, double curvature, double x, double mu) noe
 
 
 cdef void weighted_derivative(Derivative* d, const double* q, const double* v, Py_ssize_t own,
-                              Py_ssize_t m, const double* w, Py_ssize_t n_w, bint label,
-                              double curvature, double own_curvature, double* work) noexcept nogil:
+                              Py_ssize_t m, const WeightedSet* onto, Curvatures curved,
+                              double* work) noexcept nogil:
     # Where the label has a slot, the first ranks are pooled under w_1, w_2, ..., the last under
     # w_2, w_3, ..., and those in between are free: they all have the price mu.
     cdef Ranks ranks
     cdef Py_ssize_t i, j, above, below
     cdef double mu, weight, zeta = 1.0, square = 0.0, total = 0.0, mass, share, moved
+    cdef double curvature = curved.other, own_curvature = curved.own
+    cdef const double* w = onto.w
+    cdef Py_ssize_t n_w = onto.n_w
     cdef double* direction
     cdef double* both
     no_derivative(d, m)
@@ -203,7 +210,7 @@ cdef void weighted_derivative(Derivative* d, const double* q, const double* v, P
     ranks = rank_support(q, v, own, m, curvature, work)
     above = ranks.n
     below = ranks.n
-    if label:
+    if onto.label:
         mu = -v[own] * own_curvature / curvature
         above = 0
         for i in range(ranks.n):
@@ -221,9 +228,8 @@ cdef void weighted_derivative(Derivative* d, const double* q, const double* v, P
         zeta = (mass_of(v, &ranks, 0, above) + mass_of(v, &ranks, below, ranks.n)) / weight
 
     direction = new_column(d, m)
-    pool_ranks(d, &ranks, 0, above, w, n_w, zeta, 1.0 / curvature, 1, direction)
-    pool_ranks(d, &ranks, below, ranks.n, w + 1, n_w - 1, zeta, 1.0 / curvature,
-               1 + <int32_t>above, direction)
+    pool_ranks(d, &ranks, 0, above, w, n_w, zeta, direction)
+    pool_ranks(d, &ranks, below, ranks.n, w + 1, n_w - 1, zeta, direction)
     for j in range(m):
         total += direction[j]
         square += curvature * direction[j] * direction[j]

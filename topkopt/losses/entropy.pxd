@@ -8,6 +8,6 @@ cdef double softmax_value(const double* s, Py_ssize_t own, Py_ssize_t m,
 cdef void softmax_prox(const double* q, Py_ssize_t own, Py_ssize_t m, double alpha, double* v,
                        double* start, double* work) noexcept nogil
 
-# Returns the value. OUT v: the gradient
-cdef double softmax_value_and_gradient(const double* s, Py_ssize_t own, Py_ssize_t m,
-                                       double* v) noexcept nogil
+# IN own: the labels of n_rows that stand behind each other. OUT values, v: their gradients
+cdef void softmax_values_and_gradients(const double* s, const Py_ssize_t* own, Py_ssize_t n_rows,
+                                       Py_ssize_t m, double* values, double* v) noexcept nogil

@@ -8,9 +8,9 @@ from topkopt._kernels.entropy cimport ENTROPY_WORK, prox_entropy_row, x_log_x_su
 from topkopt._kernels.lambert cimport exp_row
 from topkopt._kernels.largest cimport take_largest
 from topkopt._kernels.select cimport row_max, row_sum, take_others
-from topkopt._kernels.topk cimport TOPK_ALPHA, project_topk_row
+from topkopt._kernels.topk cimport TOPK_ALPHA, TopKSet, project_topk_row
 from topkopt._kernels.topk_entropy cimport TOPK_ENTROPY_WORK, prox_topk_entropy_row
-from topkopt.losses.base cimport Derivative, Labels, Loss
+from topkopt.losses.base cimport Derivative, Labels, Loss, ScoreRows, labels_of
 from topkopt.losses.derivative cimport AT_BOUND, Cap, capped_derivative, simplex_derivative
 from topkopt.losses.rows cimport (into_class_order, keep_finite, log1p_exp, out_of_class_order,
                                   return_others, shifted_x_log_x, take_differences)
@@ -33,24 +33,31 @@ cdef double softmax_value(const double* s, Py_ssize_t own, Py_ssize_t m,
     return log1p(row_sum(work, m))
 
 
-cdef double softmax_value_and_gradient(const double* s, Py_ssize_t own, Py_ssize_t m,
-                                       double* v) noexcept nogil:
-    cdef double largest = row_max(s, m), total, others, value
-    cdef Py_ssize_t j
-    exp_row(s, largest, v, m, &total)
-    value = (largest - s[own]) + log(total)
-    # The sum of the others keeps its digits where the label has nearly all.
-    others = v[own]
-    v[own] = 0.0
-    if largest == s[own]:
-        others = row_sum(v, m)
-        value = log1p(others)
-    else:
-        others = total - others
-    for j in range(m):
-        v[j] /= total
-    v[own] = -others / total
-    return value
+cdef void softmax_values_and_gradients(const double* s, const Py_ssize_t* own, Py_ssize_t n_rows,
+                                       Py_ssize_t m, double* values, double* v) noexcept nogil:
+    # The exponentials of all rows are one loop: in rows of their own, short ones would cost more.
+    cdef Py_ssize_t i, j
+    cdef double total, others
+    cdef double* p
+    for i in range(n_rows):
+        values[i] = row_max(s + i * m, m)
+        for j in range(m):
+            v[i * m + j] = s[i * m + j] - values[i]
+    exp_row(<const double*>v, 0.0, v, n_rows * m, &total)
+    for i in range(n_rows):
+        # The sum of the others keeps its digits where the label has nearly all.
+        p = v + i * m
+        total = p[own[i]]
+        p[own[i]] = 0.0
+        others = row_sum(<const double*>p, m)
+        total += others
+        if values[i] == s[i * m + own[i]]:
+            values[i] = log1p(others)
+        else:
+            values[i] = (values[i] - s[i * m + own[i]]) + log(total)
+        for j in range(m):
+            p[j] /= total
+        p[own[i]] = -others / total
 
 
 cdef void softmax_prox(const double* q, Py_ssize_t own, Py_ssize_t m, double alpha, double* v,
@@ -149,8 +156,8 @@ cdef class TopKEntropy(Loss):
         cdef double far
         take_others(v, y.index[0], m, v[y.index[0]], 1.0, work)
         far = fabs(v[y.index[0]] + row_sum(work, n))
-        project_topk_row(<const double*>work, inside, n, self.k, 1.0, TOPK_ALPHA, 0.0, NULL,
-                         inside + n)
+        project_topk_row(<const double*>work, inside, n, TopKSet(self.k, 1.0, TOPK_ALPHA), 0.0,
+                         NULL, inside + n)
         for j in range(n):
             far = fmax(far, fabs(work[j] - inside[j]))
         return far
@@ -162,13 +169,23 @@ cdef class TopKEntropy(Loss):
         cdef Py_ssize_t j, own = y.index[0]
         cdef double largest, share
         if self.k == 1:
-            return softmax_value_and_gradient(s, own, m, v)
+            softmax_values_and_gradients(s, y.index, 1, m, &largest, v)
+            return largest
         largest = self.most(s, own, m, v, value_start, work)
         share = 1.0 / (1.0 + exp(-largest))
         for j in range(m - 1):
             v[j] *= share
         return_others(own, m, v)
         return log1p_exp(largest)
+
+    cdef int rows_value_and_gradient(self, const ScoreRows* rows, double* values, double* v,
+                                     double* value_start, double* start,
+                                     double* work) except -1 nogil:
+        if self.k > 1:
+            return Loss.rows_value_and_gradient(self, rows, values, v, value_start, start, work)
+        softmax_values_and_gradients(rows.scores, labels_of(rows.labels, 0).index, rows.n_rows,
+                                     rows.n_classes, values, v)
+        return 0
 
     cdef void row_prox(self, const double* q, Labels y, Py_ssize_t m, double alpha, double* v,
                        double* start, double* work) noexcept nogil:
@@ -188,8 +205,8 @@ cdef class TopKEntropy(Loss):
         cap.top = total / self.k * (1.0 - AT_BOUND)
         cap.sum_stays = total >= 1.0 or total <= 0.0
         if not cap.sum_stays:
-            cap.curvature = alpha + self.k / total
-            cap.own_curvature = alpha + 1.0 / (1.0 - total)
+            cap.curvature.other = alpha + self.k / total
+            cap.curvature.own = alpha + 1.0 / (1.0 - total)
         capped_derivative(d, v, y.index[0], m, cap)
 
 

@@ -7,12 +7,12 @@ from libc.math cimport INFINITY, fabs, fmax
 from topkopt._kernels.largest cimport largest_sum, weigh_largest
 from topkopt._kernels.select cimport (Around, look_around, row_max, row_sum,
                                       scaled_gain, scaled_square, take_others)
-from topkopt._kernels.topk cimport (SHORT, TOPK_ALPHA, TOPK_BETA, TOPK_LABEL, TOPK_WORK, TopKKind,
-                                    ScoredRows, project_topk_row, side_by_side)
+from topkopt._kernels.topk cimport (SHORT, TOPK_ALPHA, TOPK_BETA, TOPK_LABEL, TOPK_WORK,
+                                    ScoredRows, TopKKind, TopKSet, project_topk_row, side_by_side)
 from topkopt._kernels.weighted cimport WEIGHTED_WORK, WeightedSet, project_weighted_row
 from topkopt.losses.base cimport SIDE_BY_SIDE, START, Derivative, Labels, Loss
-from topkopt.losses.derivative cimport (AT_BOUND, Cap, capped_derivative, no_derivative,
-                                        weighted_derivative)
+from topkopt.losses.derivative cimport (AT_BOUND, Cap, Curvatures, capped_derivative,
+                                        no_derivative, weighted_derivative)
 from topkopt.losses.rows cimport (into_class_order, keep_finite, out_of_class_order,
                                   return_others, smoothed_curvatures)
 
@@ -49,12 +49,15 @@ cdef class MaxMargin(Loss):
     cdef void vertex(self, const double* h, double* p, Py_ssize_t n, double* work) noexcept nogil:
         pass
 
-    # OUT p: the point that maximises <b,p> - 1/2 <p,p> less the bias, where b (OUT) are the margins
-    # of s, in the order of take_others, over the curvature alpha + smoothing. Returns the
-    # curvature; where it is lost in rounding 0, and b are the margins themselves. TEMP work
-    cdef double best(self, const double* s, Py_ssize_t own, Py_ssize_t m, double alpha, double* b,
-                     double* p, double* start, double* work) noexcept nogil:
+    # OUT p (may be work + m): the point that maximises <b,p> - 1/2 <p,p> less the bias, where b are
+    # the margins of s, in the order of take_others, over the curvature alpha + smoothing. Returns
+    # the curvature; where it is lost in rounding 0, and b are the margins themselves. OUT work: b,
+    # of m entries. TEMP work + 2 m
+    cdef double best(self, const double* s, Py_ssize_t own, Py_ssize_t m, double alpha, double* p,
+                     double* start, double* work) noexcept nogil:
         cdef double curvature = alpha + self.smoothing, size
+        cdef double* b = work
+        cdef double* temp = work + 2 * m
         if curvature >= DBL_MIN:
             size = take_others(s, own, m, 1.0, 1.0 / curvature, b)
             if size == INFINITY:
@@ -62,11 +65,11 @@ cdef class MaxMargin(Loss):
             # Entries far below the others may be as large as they like.
             if size < 1.0 / DBL_EPSILON or row_max(<const double*>b, m - 1) < 1.0 / DBL_EPSILON:
                 self.project(b, p, m - 1, 1.0 if self.all_slots else alpha / curvature, start,
-                             work)
+                             temp)
                 return curvature
         take_others(s, own, m, 1.0, 1.0, b)
         into_class_order(b, own, m)
-        self.vertex(b, p, m - 1, work)
+        self.vertex(b, p, m - 1, temp)
         out_of_class_order(b, own, m)
         out_of_class_order(p, own, m)
         return 0.0
@@ -79,7 +82,7 @@ cdef class MaxMargin(Loss):
                          double* start, double* work) noexcept nogil:
         # OUT p: where the maximum is attained, in the order of take_others
         cdef double value, total
-        if self.best(s, own, m, 0.0, work, p, start, work + 2 * m) > 0.0:
+        if self.best(s, own, m, 0.0, p, start, work) > 0.0:
             value = scaled_gain(p, work, m - 1, self.smoothing)
         else:
             value = chosen_sum(p, work, m - 1) - 0.5 * scaled_square(p, m - 1, self.smoothing)
@@ -130,7 +133,7 @@ cdef class MaxMargin(Loss):
 
     cdef void row_prox(self, const double* q, Labels y, Py_ssize_t m, double alpha, double* v,
                        double* start, double* work) noexcept nogil:
-        self.best(q, y.index[0], m, alpha, work, v, start, work + m)
+        self.best(q, y.index[0], m, alpha, v, start, work)
         return_others(y.index[0], m, v)
 
 
@@ -196,24 +199,24 @@ cdef class TopKHinge(MaxMargin):
 
     cdef void project(self, const double* b, double* x, Py_ssize_t n, double bias, double* start,
                       double* work) noexcept nogil:
-        project_topk_row(b, x, n, self.k, 1.0, self.code, bias, start, work)
+        project_topk_row(b, x, n, TopKSet(self.k, 1.0, self.code), bias, start, work)
 
     cdef void row_derivative(self, const double* q, Labels y, Py_ssize_t m, double alpha,
                              const double* v, Derivative* d, double* work) noexcept nogil:
         cdef Py_ssize_t j
         cdef double total = -v[y.index[0]]
         cdef Cap cap
-        cap.curvature = alpha + self.smoothing
-        cap.own_curvature = alpha
-        if cap.curvature < DBL_MIN:
+        cap.curvature = Curvatures(alpha + self.smoothing, alpha)
+        if cap.curvature.other < DBL_MIN:
             no_derivative(d, m)
             return
         for j in range(m):
-            d.delta[j] = 1.0 / cap.curvature
+            d.delta[j] = 1.0 / cap.curvature.other
         cap.sum_stays = total >= 1.0 - AT_BOUND
         cap.k = self.k if self.code == TOPK_ALPHA else 0
         if self.code == TOPK_LABEL and total * self.k < (self.k - 1) * (1.0 + AT_BOUND):
-            # Below the cap of 1/k the cone's is lower; where they meet, entries at both hold <1,p>.
+            # The set has two caps, 1/k and <1,p>/(k - 1). The second is the lower one where
+            # <1,p> < (k - 1)/k. Where they are equal, <1,p> stays while an entry is at them.
             if total * self.k < (self.k - 1) * (1.0 - AT_BOUND):
                 cap.k = self.k - 1
             else:
@@ -367,16 +370,21 @@ cdef class WeightedTopKHinge(MaxMargin):
     cdef Py_ssize_t work_size(self, Py_ssize_t m) noexcept nogil:
         return (2 + WEIGHTED_WORK) * m
 
+    cdef WeightedSet weighted_set(self) noexcept nogil:
+        return WeightedSet(&self.w[0], self.w.shape[0], 1.0, self.label)
+
     cdef void project(self, const double* b, double* x, Py_ssize_t n, double bias, double* start,
                       double* work) noexcept nogil:
-        cdef WeightedSet onto = WeightedSet(&self.w[0], self.w.shape[0], 1.0, self.label)
+        cdef WeightedSet onto = self.weighted_set()
         project_weighted_row(b, x, n, &onto, bias, start, work)
 
     cdef void row_derivative(self, const double* q, Labels y, Py_ssize_t m, double alpha,
                              const double* v, Derivative* d, double* work) noexcept nogil:
-        weighted_derivative(d, q, v, y.index[0], m, &self.w[0], self.w.shape[0], self.label,
-                            alpha + self.smoothing,
-                            alpha + (self.smoothing if self.all_slots else 0.0), work)
+        cdef WeightedSet onto = self.weighted_set()
+        cdef Curvatures curved = Curvatures(alpha + self.smoothing, alpha)
+        if self.all_slots:
+            curved.own = curved.other
+        weighted_derivative(d, q, v, y.index[0], m, &onto, curved, work)
 
     cdef void vertex(self, const double* h, double* p, Py_ssize_t n, double* work) noexcept nogil:
         cdef Py_ssize_t j

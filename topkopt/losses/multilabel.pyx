@@ -10,7 +10,7 @@ from topkopt._kernels.select cimport row_dot, row_max, row_max_abs, row_sum, sca
 from topkopt._kernels.topk_entropy cimport TOPK_ENTROPY_WORK
 from topkopt.losses.base cimport Derivative, Labels, Loss
 from topkopt.losses.derivative cimport AT_BOUND, no_derivative, simplex_derivative
-from topkopt.losses.entropy cimport softmax_prox, softmax_value, softmax_value_and_gradient
+from topkopt.losses.entropy cimport softmax_prox, softmax_value, softmax_values_and_gradients
 from topkopt.losses.rows cimport is_label, shifted_x_log_x, smoothed_curvatures
 
 from topkopt import _validation
@@ -266,7 +266,8 @@ cdef class MultilabelSoftmax(Loss):
                 v[j] = 0.0
             return 0.0
         if y.n == 1:
-            return softmax_value_and_gradient(s, y.index[0], m, v)
+            softmax_values_and_gradients(s, y.index, 1, m, &below, v)
+            return below
         largest = row_max(s, m)
         exp_row(s, largest, v, m, &total)
         for j in range(m):

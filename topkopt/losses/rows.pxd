@@ -28,8 +28,9 @@ cdef inline void return_others(Py_ssize_t own, Py_ssize_t m, double* v) noexcept
     v[own] = -total
 
 
-# Between equal entries the order of the classes decides, where one has to. Both take others of m
-# entries, of which the last means nothing.
+# take_others puts the last class in the place of the label. These put the others into the order of
+# the classes and back, for where equal entries are told apart by that order. They take arrays of m
+# entries, of which the last is not used.
 cdef inline void into_class_order(double* others, Py_ssize_t own, Py_ssize_t m) noexcept nogil:
     memmove(others + own, others + own + 1, (m - 1 - own) * sizeof(double))
 

@@ -26,28 +26,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topkopt.solvers.certificate import Certificate, certify
-from topkopt.solvers.data import KernelData, inner_product
+from topkopt.solvers.data import DenseData, KernelData, inner_product
 from topkopt.solvers.lbfgs import make_lbfgs
 from topkopt.solvers.method import Method
 from topkopt.solvers.newton import Newton, pass_operations
-from topkopt.solvers.newton_systems import LARGEST
+from topkopt.solvers.newton_systems import system_operations
 from topkopt.solvers.preconditioner import blocks_pay
 from topkopt.solvers.problem import Problem
+from topkopt.solvers.settings import Settings
+from topkopt.solvers.streams import StreamData
 
 __all__ = ["Auto"]
 
+_STEP, _STEP_ENTRY = 1e4, 300.0  # operations that a step takes, and each of its classes
 _SMALL = 2e7  # multiplications that take less time than what surrounds a step of L-BFGS
 _FEW = 6.0  # passes left for which L-BFGS is not worth beginning with
-_NEAR = 0.1  # the gap from which on Newton's method is considered
+_NEAR = 0.1  # the gap from which on Newton's method is considered,
+_LATE = 50.0  # and the passes after which it is in any case
 _PER_SYSTEM = 3.0  # factor by which the gap falls for each _SYSTEMS systems of Newton's method
 _SYSTEMS = 4.0
-_RANK = 1.5  # directions in which the block of a moving example can move, on average
 
 
-def _lbfgs_is_first(problem: Problem) -> bool:
-    """Whether L-BFGS is expected to be first whatever the gap asked for."""
-    pays = problem.loss.smooth and blocks_pay(problem)
+def _lbfgs_is_first(problem: Problem, settings: Settings) -> bool:
+    """Whether L-BFGS is expected to be first whatever the gap asked for, or saves the memory."""
+    if isinstance(problem.data, StreamData):
+        return problem.loss.smooth
+    steps = settings.along_path and not settings.keep_dual and type(problem.data) is DenseData
+    pays = problem.loss.smooth and (steps or blocks_pay(problem) or _epochs_are_long(problem))
     return pays and pass_operations(problem) > _SMALL
+
+
+def _epochs_are_long(problem: Problem) -> bool:
+    """Whether the steps of an epoch take longer than its products: it is two evaluations then.
+
+    These are dense data with few classes, not many features, and more examples than features.
+    """
+    data, m = problem.data, problem.n_classes
+    if type(data) is not DenseData or 2 * data.n_features > data.n_rows:
+        return False
+    return 4.0 * data.n_features * m <= _STEP + _STEP_ENTRY * m
 
 
 class Standing(Method):
@@ -81,10 +98,10 @@ class Auto(Method):
         What is trained, with a convex loss.
     ascent : callable
         Makes a coordinate ascent from dual blocks.
-    dual : ndarray of shape (n, m)
-        Feasible dual blocks to start from.
-    tol : float
-        The gap asked for.
+    dual : ndarray of shape (n, m) or None
+        Feasible dual blocks to start from; None for 0, or where a smooth loss goes on from `coef`.
+    settings : Settings
+        The gap asked for, and whether the dual blocks will be, too.
     coef : ndarray of shape (d, m), optional
         The W that goes with them, if it is not that of coordinate ascent.
     last : str
@@ -94,23 +111,25 @@ class Auto(Method):
     def __init__(
         self,
         problem: Problem,
-        ascent: Callable[[NDArray], Any],
-        dual: NDArray,
-        tol: float,
+        ascent: Callable[[NDArray | None], Any],
+        dual: NDArray | None,
+        settings: Settings,
         coef: NDArray | None = None,
         last: str = "",
     ):
         super().__init__(problem)
-        self.ascent, self.tol = ascent, tol
+        self.ascent, self.tol, self.keep_dual = ascent, settings.tol, settings.keep_dual
         self.tired: set[str] = set()  # methods that gave way and are not tried again
         self.passes = 0.0
         self.seen: list[tuple[float, float]] = []  # passes and gap, since the method began
         self.current: Any
-        if coef is not None and last in ("lbfgs", "newton"):
+        if dual is None and coef is not None:
+            self.current = make_lbfgs(problem, coef, self.keep_dual)
+        elif dual is not None and coef is not None and last in ("lbfgs", "newton"):
             self.current = Standing(problem, coef, dual, last)
-        elif _lbfgs_is_first(problem):
-            known = coef is not None or not dual.any()
-            self.current = make_lbfgs(problem, coef if known else self.data.coef_from(dual))
+        elif _lbfgs_is_first(problem, settings):
+            start = coef if coef is not None or dual is None else self.data.coef_from(dual)
+            self.current = make_lbfgs(problem, start, self.keep_dual)
         else:
             self.current = ascent(dual)
 
@@ -132,9 +151,19 @@ class Auto(Method):
         return self.current.dual
 
     @property
+    def has_dual(self) -> bool:  # type: ignore[override]
+        """Whether the current method has them."""
+        return self.current.has_dual
+
+    @property
     def stuck(self) -> str:  # type: ignore[override]
         """Why no method can go on; L-BFGS and Newton's method are followed by another one."""
         return self.current.stuck if self.name == "sdca" else ""
+
+    @property
+    def ready(self) -> bool:  # type: ignore[override]
+        """Whether the next certificate of the current method is expected to be the last."""
+        return self.current.ready
 
     def settle(self) -> None:
         """Settle the current method."""
@@ -158,16 +187,15 @@ class Auto(Method):
     def _go_on_with(self, name: str) -> None:
         if not isinstance(self.current, Standing):
             self.tired.add(self.name)
-        dual, coef = self.current.dual, self.current.coef
         self.seen = self.seen[-1:]
         if name == "lbfgs":
-            self.current = make_lbfgs(
-                self.problem, dual if isinstance(self.data, KernelData) else coef
-            )
+            kernel = isinstance(self.data, KernelData)
+            start = self.current.dual if kernel else self.current.coef
+            self.current = make_lbfgs(self.problem, start, self.keep_dual)
         elif name == "newton":
-            self.current = Newton(self.problem, dual)
+            self.current = Newton(self.problem, self.current.dual)
         else:
-            self.current = self.ascent(dual)
+            self.current = self.ascent(self.current.dual)
 
     def _choose(self) -> str:
         """Return the method to go on with."""
@@ -194,16 +222,11 @@ class Auto(Method):
     def _newton_passes(self) -> float:
         """Return about how many passes Newton's method would cost until the gap asked for."""
         gap = self.seen[-1][1]
-        if not 0 < self.tol < gap <= _NEAR:
+        if isinstance(self.data, StreamData) or not 0 < self.tol < gap:
             return math.inf
-        m, moving = (
-            self.problem.n_classes,
-            float(np.count_nonzero(self.current.examples.moved_rows)),
-        )
-        features = math.inf if isinstance(self.data, KernelData) else self.data.n_features * m
-        size = min(features, _RANK * moving)
-        if size > LARGEST:
+        if gap > _NEAR and self.passes < _LATE:
             return math.inf
-        system = size**3 / 3 + (moving * size**2 / 2 if size == features else size**2 * m)
+        moving = int(np.count_nonzero(self.current.examples.moved_rows))
+        system = system_operations(self.problem, moving)
         systems = _SYSTEMS * math.log(gap / self.tol) / math.log(_PER_SYSTEM)
         return systems * (1.0 + system / pass_operations(self.problem))

@@ -61,18 +61,18 @@ def check_method(method: str, loss: losses.Loss) -> None:
 def make_method(
     problem: Problem,
     settings: Settings,
-    dual: NDArray,
+    dual: NDArray | None,
     warm_start: Solution | None,
     rng: Any,
     block_size: int,
 ) -> Method:
     """Return the method that is asked for, to go on from dual blocks.
 
-    These are 0, unless there is a training that is continued.
+    These are None, which stands for 0, unless there is a training with dual blocks to continue.
     """
     name = settings.method
 
-    def ascent(dual: NDArray) -> CoordinateAscent:
+    def ascent(dual: NDArray | None) -> CoordinateAscent:
         examples = problem.examples()
         if settings.check_every == "auto":
             made: CoordinateAscent = ShrinkingAscent(
@@ -84,17 +84,18 @@ def make_method(
         return made
 
     if name == "auto":
-        if warm_start is None:
-            return Auto(problem, ascent, dual, settings.tol)
-        coef, last = warm_start.coef, str(warm_start.history["method"][-1])
-        if coef is None or coef.shape[0] != problem.data.n_features:
-            return Auto(problem, ascent, dual, settings.tol)
-        coef = coef.astype(problem.data.dtype)
-        return Auto(problem, ascent, dual, settings.tol, coef, last)
+        coef, last = None, ""
+        started = None if warm_start is None else warm_start.coef
+        if started is not None and started.shape[0] == problem.data.n_features:
+            coef = started.astype(problem.data.dtype)
+            last = str(warm_start.history["method"][-1])  # type: ignore[union-attr]
+        return Auto(problem, ascent, dual, settings, coef, last)
     if name == "sdca":
         return ascent(dual)
     if name == "newton":
         return StartedNewton(ascent(dual))
+    if dual is None:
+        dual = problem.zero_dual()
     method = _vertex_method(name, problem, dual, warm_start is not None, rng, block_size)
     method.name = name
     return method

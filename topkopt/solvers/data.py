@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.linalg.lapack
 import scipy.sparse
 from numpy.typing import NDArray
 
-from topkopt._validation import as_floating, check_csr
+from topkopt._threads import ALONE, Team
 from topkopt.solvers import epochs
+from topkopt.solvers.blocks import DenseBlocks, KernelBlocks
 from topkopt.solvers.epochs import Examples
 from topkopt.solvers.evaluation import dense_evaluation, scores_evaluation, sparse_evaluation
+from topkopt.solvers.narrow import narrow_sparse_epoch
+from topkopt.solvers.products import product, pulled
+from topkopt.solvers.row_blocks import is_mapped
+from topkopt.solvers.threads import worth_threads
 
 __all__ = [
     "Data",
@@ -22,11 +28,13 @@ __all__ = [
     "KernelData",
     "SparseData",
     "add_identity",
-    "as_data",
+    "check_norms",
     "inner_product",
 ]
 
+_PER_NUMBER = 32  # multiplications that take as long as a kernel's visit of a number
 _SUMS_ROUNDING = 64  # units of rounding that the trace of a matrix of sums may be off
+_WIDE = 512  # bytes of a row of W above which a step is mostly the way through such rows
 _CHUNK = 1 << 20  # entries looked at together
 _CACHE = 1 << 15  # bytes of W up to which no block is worth its bookkeeping
 _EVALUATED = 1 << 17  # entries of X in a block whose losses are evaluated together
@@ -37,12 +45,18 @@ _ASYMMETRY = (
     256  # units of rounding that entries of a Gram matrix may differ from their mirror image
 )
 
+Result = TypeVar("Result")
+Sums = tuple[float, float, float]
+
 
 class Data(ABC):
     """n examples: their squared norms, epochs over them, and sums for the certificate.
 
-    ``coef`` is W = X'A, or A itself for a kernel.
+    ``coef`` is W = X'A, or A itself for a kernel. The team works on ranges of rows; what these add
+    up is added in their order.
     """
+
+    team: Team = ALONE
 
     n_rows: int
     n_features: int
@@ -50,6 +64,15 @@ class Data(ABC):
     X: Any
     square_norms: NDArray
     n_entries: int  # stored numbers
+    n_held: int  # those of them that take memory
+
+    def held_dual(self, dual: NDArray | None, n_classes: int) -> Any:
+        """Return dual blocks, 0 by default, as the methods that move them hold them."""
+        return np.zeros((self.n_rows, n_classes), self.dtype) if dual is None else dual
+
+    def shuffled(self, rng: Any, rows: NDArray) -> NDArray:
+        """Return rows in a random order, for an epoch."""
+        return rng.permutation(rows).astype(np.intp, copy=False)
 
     @abstractmethod
     def epoch(
@@ -57,11 +80,52 @@ class Data(ABC):
     ) -> None:
         """Take one dual step for each row in order."""
 
-    @abstractmethod
-    def sums(
-        self, examples: Examples, coef: NDArray, dual: NDArray, rows: NDArray
-    ) -> tuple[float, float, float]:
+    def sums(self, examples: Examples, coef: NDArray, dual: NDArray, rows: NDArray) -> Sums:
         """Return the sums of costs times losses and conjugates, and <A, scores>, of some rows."""
+        whole = len(rows) == self.n_rows
+        ranges = self.team.ranges(len(rows), len(rows) * self.row_numbers(dual.shape[1]))
+        if len(ranges) == 1:
+            return self.range_sums(examples, coef, dual, rows, slice(None))
+
+        def add_up(part: slice) -> Sums:
+            if whole:
+                own, count = examples.part(part), np.arange(part.stop - part.start)
+                return self.range_sums(own, coef, dual[part], count, part)
+            return self.range_sums(examples.part(slice(None)), coef, dual, rows[part], slice(None))
+
+        found = self.team.run(add_up, ranges, blas=True)
+        return tuple(map(sum, zip(*found, strict=True)))  # type: ignore[return-value]
+
+    @abstractmethod
+    def range_sums(
+        self, examples: Examples, coef: NDArray, dual: NDArray, rows: NDArray, part: slice
+    ) -> Sums:
+        """Return the sums of some rows of a part, whose examples and duals are given."""
+
+    def on(self, team: Team) -> Data:
+        """Return these data with a team that works on them."""
+        shared = copy.copy(self)
+        shared.team = team
+        return shared
+
+    def row_numbers(self, n_classes: int) -> float:
+        """Return how many numbers a kernel would visit in the time that a row's scores take."""
+        return n_classes * (1.0 + self.n_entries / max(1, self.n_rows) / _PER_NUMBER)
+
+    def by_ranges(
+        self, examples: Examples, row_numbers: float, work: Callable[[Examples, slice], Result]
+    ) -> list[Result]:
+        """Return what work returns for ranges of all rows and the examples of each."""
+        ranges = self.team.ranges(self.n_rows, self.n_rows * row_numbers)
+        if len(ranges) == 1:
+            return [work(examples, slice(None))]
+        return self.team.run(lambda part: work(examples.part(part), part), ranges, blas=True)
+
+    def narrow_epoch(
+        self, examples: Examples, coef: NDArray, dual: NDArray, order: NDArray, least: int
+    ) -> int:
+        """Take steps among the classes in use where that is worth it: nowhere."""
+        return 0
 
     @abstractmethod
     def coef_from(self, dual: NDArray) -> NDArray:
@@ -71,22 +135,32 @@ class Data(ABC):
     def scores(self, coef: NDArray) -> NDArray:
         """Return the scores of all rows."""
 
+    def rows(self, places: NDArray) -> Any:
+        """Return a few rows."""
+        return self.X[places]
+
     def coef_after(self, coef: NDArray, change: NDArray, rows: NDArray) -> NDArray:
         """Return what W = X'A becomes when the blocks of some rows change."""
         step = max(1, _CHUNK // max(1, self.n_features))
         coef = coef.copy()
         for first in range(0, len(rows), step):
             part = slice(first, first + step)
-            coef += _product(self.X[rows[part]].T, change[part])
+            coef += pulled(self.X[rows[part]], change[part], self.team)
         return coef
 
     @abstractmethod
     def evaluate(
-        self, examples: Examples, coef: NDArray, pull: NDArray, dual: NDArray | None = None
+        self,
+        examples: Examples,
+        coef: NDArray,
+        pull: NDArray,
+        dual: NDArray | None = None,
+        conjugates: bool = False,
     ) -> tuple[float, float]:
         """Fill pull with X'(cost v), v the gradients of the losses, and dual with -cost v.
 
-        Returns the sums of costs times losses and, if dual is given, conjugates.
+        Returns the sums of costs times losses and, if dual is given or they are asked for,
+        conjugates: those of -cost v as rounding leaves it.
         """
 
     def auto_block(self, n_classes: int) -> int:
@@ -110,12 +184,13 @@ class DenseData(Data):
         self.square_norms = np.empty(self.n_rows)
         for rows, part in self.parts_of():
             np.einsum("ij,ij->i", part, part, dtype=np.float64, out=self.square_norms[rows])
-        _check_norms(self.square_norms)
+        check_norms(self.square_norms)
 
     def _hold(self, X: NDArray) -> None:
         self.X = X
         self.n_rows, self.n_features = X.shape
         self.n_entries = X.size
+        self.n_held = 0 if is_mapped(X) else X.size
         self.dtype = X.dtype
         for _, part in self.parts_of():
             _check_finite(part, "X")
@@ -131,34 +206,58 @@ class DenseData(Data):
         self, examples: Examples, coef: NDArray, dual: NDArray, order: NDArray, block_size: int
     ) -> None:
         """Take one dual step for each row in order."""
-        epochs.dense_epoch(examples, self.X, coef, dual, order, block_size)
+        if self._in_blocks(order, dual.shape[1], block_size):
+            DenseBlocks(examples, self.X, dual, order, block_size, coef).walk(self.team)
+        else:
+            epochs.dense_epoch(examples, self.X, coef, dual, order, block_size)
 
-    def sums(
-        self, examples: Examples, coef: NDArray, dual: NDArray, rows: NDArray
-    ) -> tuple[float, float, float]:
+    def _in_blocks(self, order: NDArray, n_classes: int, block_size: int) -> bool:
+        """Whether the products of blocks are large enough for the team."""
+        size = min(block_size, len(order))
+        large = worth_threads(self.product_size(n_classes, size))
+        return size > 1 and large and self.team.size() > 1
+
+    def range_sums(
+        self, examples: Examples, coef: NDArray, dual: NDArray, rows: NDArray, part: slice
+    ) -> Sums:
         """Return the sums of costs times losses and conjugates, and <A, X W>, of some rows."""
-        return epochs.dense_sums(examples, self.X, coef, dual, rows, self._sums_rows(dual))
+        X = self.X if coef.any() else self.X[:, :0]  # there is nothing to multiply a W of 0 with
+        coef = coef[: X.shape[1]]
+        return epochs.dense_sums(examples, X[part], coef, dual, rows, self._sums_rows(dual))
 
     def _sums_rows(self, dual: NDArray) -> int:
         return int(np.clip(2 * _CHUNK // max(self.n_features, dual.shape[1]), 1, _SUMS_ROWS))
 
     def coef_from(self, dual: NDArray) -> NDArray:
         """Return W = X'A."""
-        return np.ascontiguousarray(_product(self.X.T, dual))
+        return pulled(self.X, dual, self.team)
 
     def scores(self, coef: NDArray) -> NDArray:
         """Return X W."""
-        return _product(self.X, coef)
+        return product(self.X, coef, self.team)
 
     def evaluate(
-        self, examples: Examples, coef: NDArray, pull: NDArray, dual: NDArray | None = None
+        self,
+        examples: Examples,
+        coef: NDArray,
+        pull: NDArray,
+        dual: NDArray | None = None,
+        conjugates: bool = False,
     ) -> tuple[float, float]:
         """Fill pull with X'(cost v), v the gradients of the losses, and dual with -cost v."""
-        rows = self._evaluation_rows(coef.shape[1])
-        return dense_evaluation(examples, self.X, coef, pull, rows, dual)
+        size = self._evaluation_rows(coef.shape[1])
+
+        def evaluate(own: Examples, part: slice) -> tuple[NDArray, float, float]:
+            target = np.empty_like(pull) if part.start else pull
+            kept = None if dual is None else dual[part]
+            return target, *dense_evaluation(
+                own, self.X[part], coef, target, size, kept, conjugates
+            )
+
+        return _added(self.by_ranges(examples, self.row_numbers(coef.shape[1]), evaluate))
 
     def _evaluation_rows(self, m: int) -> int:
-        return int(np.clip(_EVALUATED // max(self.n_features, m, 1), 64, 1024))
+        return int(np.clip(_EVALUATED // max(self.n_features, m, 1), 256, 1024))
 
     def auto_block(self, n_classes: int) -> int:
         """Return how many rows to take together.
@@ -209,15 +308,17 @@ class KernelData(DenseData):
         self, examples: Examples, coef: NDArray, dual: NDArray, order: NDArray, block_size: int
     ) -> None:
         """Take one dual step for each row in order; coef is dual."""
-        epochs.kernel_epoch(examples, self.X, dual, order, block_size, self.shift)
+        if self._in_blocks(order, dual.shape[1], block_size):
+            KernelBlocks(examples, self.X, dual, order, block_size, self.shift).walk(self.team)
+        else:
+            epochs.kernel_epoch(examples, self.X, dual, order, block_size, self.shift)
 
-    def sums(
-        self, examples: Examples, coef: NDArray, dual: NDArray, rows: NDArray
-    ) -> tuple[float, float, float]:
+    def range_sums(
+        self, examples: Examples, coef: NDArray, dual: NDArray, rows: NDArray, part: slice
+    ) -> Sums:
         """Return the sums of costs times losses and conjugates, and <A, scores>, of some rows."""
-        return epochs.dense_sums(
-            examples, self.X, dual, dual, rows, self._sums_rows(dual), self.shift
-        )
+        size, shift = self._sums_rows(dual), self.shift[part]
+        return epochs.dense_sums(examples, self.X[part], coef, dual, rows, size, shift)
 
     def coef_from(self, dual: NDArray) -> NDArray:
         """Return A itself."""
@@ -225,13 +326,25 @@ class KernelData(DenseData):
 
     def scores(self, coef: NDArray) -> NDArray:
         """Return (K + diag(shift)) A."""
-        return _product(self.X, coef) + self.shift.astype(self.dtype)[:, None] * coef
+        return product(self.X, coef, self.team) + self.shift.astype(self.dtype)[:, None] * coef
 
     def evaluate(
-        self, examples: Examples, coef: NDArray, pull: NDArray, dual: NDArray | None = None
+        self,
+        examples: Examples,
+        coef: NDArray,
+        pull: NDArray,
+        dual: NDArray | None = None,
+        conjugates: bool = False,
     ) -> tuple[float, float]:
         """Fill pull, which holds the scores of all rows, with cost v, and dual with -cost v."""
-        return scores_evaluation(examples, pull, self._evaluation_rows(coef.shape[1]), dual)
+        size = self._evaluation_rows(coef.shape[1])
+
+        def evaluate(own: Examples, part: slice) -> tuple[float, float]:
+            kept = None if dual is None else dual[part]
+            return scores_evaluation(own, pull[part], size, kept, conjugates)
+
+        found = self.by_ranges(examples, coef.shape[1], evaluate)  # the scores are known
+        return sum(losses for losses, _ in found), sum(terms for _, terms in found)
 
     def auto_block(self, n_classes: int) -> int:
         """Return how many rows to take together."""
@@ -252,7 +365,7 @@ class SparseData(Data):
         _check_finite(X.data, "X")
         self.X = X
         self.n_rows, self.n_features = X.shape
-        self.n_entries = X.nnz
+        self.n_entries = self.n_held = X.nnz
         self.dtype = X.dtype
         width = np.result_type(X.indices, X.indptr)
         self.parts = X.data, X.indices.astype(width, copy=False), X.indptr.astype(width, copy=False)
@@ -260,7 +373,7 @@ class SparseData(Data):
             squares = X.data.astype(np.float64) ** 2
         self.square_norms = np.add.reduceat(np.append(squares, 0.0), X.indptr[:-1])
         self.square_norms[np.diff(X.indptr) == 0] = 0.0
-        _check_norms(self.square_norms)
+        check_norms(self.square_norms)
 
     def epoch(
         self, examples: Examples, coef: NDArray, dual: NDArray, order: NDArray, block_size: int
@@ -268,31 +381,62 @@ class SparseData(Data):
         """Take one dual step for each row in order, one by one."""
         epochs.sparse_epoch(examples, *self.parts, coef, dual, order)
 
-    def sums(
-        self, examples: Examples, coef: NDArray, dual: NDArray, rows: NDArray
-    ) -> tuple[float, float, float]:
+    def narrow_epoch(
+        self, examples: Examples, coef: NDArray, dual: NDArray, order: NDArray, least: int
+    ) -> int:
+        """Take one step among the classes in use for each row that has few; return how many do."""
+        if dual.shape[1] * self.dtype.itemsize < _WIDE:
+            return 0
+        return narrow_sparse_epoch(examples, *self.parts, coef, dual, order, least)
+
+    def range_sums(
+        self, examples: Examples, coef: NDArray, dual: NDArray, rows: NDArray, part: slice
+    ) -> Sums:
         """Return the sums of costs times losses and conjugates, and <A, X W>, of some rows."""
-        return epochs.sparse_sums(examples, *self.parts, coef, dual, rows)
+        data, indices, start = self._rows(part)
+        if not coef.any():  # there is nothing to multiply a W of 0 with
+            start = np.zeros_like(start)
+        return epochs.sparse_sums(examples, data, indices, start, coef, dual, rows)
+
+    def _rows(self, part: slice) -> tuple[NDArray, NDArray, NDArray]:
+        """Return a range of rows, whose entries stay where they are."""
+        data, indices, start = self.parts
+        first, last, _ = part.indices(self.n_rows)
+        return data, indices, start[first : last + 1]
 
     def coef_from(self, dual: NDArray) -> NDArray:
         """Return W = X'A."""
-        return np.ascontiguousarray(_product(self.X.T, dual))
+        return pulled(self.X, dual, self.team)
 
     def scores(self, coef: NDArray) -> NDArray:
         """Return X W."""
-        return _product(self.X, coef)
+        return product(self.X, coef, self.team)
 
     def evaluate(
-        self, examples: Examples, coef: NDArray, pull: NDArray, dual: NDArray | None = None
+        self,
+        examples: Examples,
+        coef: NDArray,
+        pull: NDArray,
+        dual: NDArray | None = None,
+        conjugates: bool = False,
     ) -> tuple[float, float]:
         """Fill pull with X'(cost v), v the gradients of the losses, and dual with -cost v."""
-        return sparse_evaluation(examples, *self.parts, coef, pull, dual)
+
+        def evaluate(own: Examples, part: slice) -> tuple[NDArray, float, float]:
+            target = np.empty_like(pull) if part.start else pull
+            kept = None if dual is None else dual[part]
+            return target, *sparse_evaluation(
+                own, *self._rows(part), coef, target, kept, conjugates
+            )
+
+        return _added(self.by_ranges(examples, self.row_numbers(coef.shape[1]), evaluate))
 
 
-def _product(a: Any, b: NDArray) -> NDArray:
-    """Return a @ b without a warning: the certificate finds what overflowed, and says more."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return a @ b
+def _added(found: list[tuple[NDArray, float, float]]) -> tuple[float, float]:
+    """Add G of all ranges to that of the first, and return the sums of the others."""
+    for pull, _, _ in found[1:]:
+        found[0][0][...] += pull
+    return sum(losses for _, losses, _ in found), sum(terms for *_, terms in found)
 
 
 def inner_product(a: NDArray, b: NDArray) -> float:
@@ -313,7 +457,8 @@ def _check_finite(values: NDArray, name: str) -> None:
         raise ValueError(f"{name} must be finite, got NaN or infinite entries; clean or impute it.")
 
 
-def _check_norms(square_norms: NDArray) -> None:
+def check_norms(square_norms: NDArray) -> None:
+    """Raise unless all squared norms of rows are finite."""
     if not np.isfinite(square_norms).all():
         row = int(np.flatnonzero(~np.isfinite(square_norms))[0])
         raise ValueError(
@@ -365,32 +510,3 @@ def _has_cholesky(K: NDArray, shift: NDArray) -> bool:
     # A row of zeros has no part in it; its pivot may be any positive number.
     shifted[np.diag_indices_from(shifted)] += np.where(shift > 0, shift, 1.0)
     return scipy.linalg.lapack.dpotrf(shifted, lower=1, overwrite_a=1, clean=0)[1] == 0
-
-
-def _as_csr(X: Any) -> Any:
-    if X.ndim != 2:
-        raise ValueError(f"X must be a matrix with one row per example, got shape {X.shape}.")
-    if X.dtype.kind not in "biuf":
-        raise TypeError(f"X must hold real numbers, got dtype {X.dtype}; convert it first.")
-    check_csr(X, "X")
-    csr = scipy.sparse.csr_array(X)
-    return csr if csr.dtype in (np.float32, np.float64) else csr.astype(np.float64)
-
-
-def as_data(X: Any, kernel: bool | str) -> Data:
-    """Wrap a dense or sparse matrix of examples, or a Gram matrix."""
-    if scipy.sparse.issparse(X):
-        if kernel:
-            raise ValueError("X must be dense when kernel=True; call X.toarray() first.")
-        return SparseData(_as_csr(X))
-    array = as_floating(X, "X")
-    if array.ndim != 2:
-        raise ValueError(f"X must be a matrix with one row per example, got shape {array.shape}.")
-    if not kernel:
-        return DenseData(array)
-    if array.shape[0] != array.shape[1]:
-        raise ValueError(
-            f"X must be a square Gram matrix when kernel=True, got shape {array.shape}; "
-            "pass the kernel between all pairs of training examples."
-        )
-    return KernelData(array, vouched=kernel == "psd")

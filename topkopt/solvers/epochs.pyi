@@ -18,6 +18,7 @@ class Examples:
         square_norm: NDArray[np.float64],
         n_classes: int,
     ) -> None: ...
+    def part(self, rows: slice) -> Examples: ...
     @property
     def loss(self) -> Loss: ...
     @property
@@ -34,6 +35,23 @@ def dense_epoch(
     a: NDArray[_Real],
     order: NDArray[np.intp],
     block_size: int,
+) -> None: ...
+def walk_known_block(
+    examples: Examples,
+    rows: NDArray[np.intp],
+    s: NDArray[_Real],
+    gram: NDArray[_Real],
+    a: NDArray[_Real],
+    d: NDArray[_Real],
+) -> None: ...
+def gather_rows(x: NDArray[_Real], rows: NDArray[np.intp], out: NDArray[_Real]) -> None: ...
+def add_product(
+    transposed: bool,
+    x: NDArray[_Real],
+    b: NDArray[_Real],
+    c: NDArray[_Real],
+    added: bool,
+    columns: slice,
 ) -> None: ...
 def kernel_epoch(
     examples: Examples,

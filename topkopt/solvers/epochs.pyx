@@ -9,7 +9,8 @@ W up to date. These are the iterates of the one-by-one loop, up to rounding.
 import numpy as np
 
 from libc.math cimport NAN
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t
+from libc.string cimport memset
 
 from topkopt._kernels.blas cimport gemm
 from topkopt._kernels.interrupt cimport ENTRY_WORK, PULSE, look_for_interrupt
@@ -17,6 +18,7 @@ from topkopt._kernels.real cimport real
 from topkopt._kernels.select cimport (axpy_row, combine_rows, replace_row, scaled_dot, spread_rows,
                                       without_row)
 from topkopt._kernels.simd cimport prefetch
+from topkopt._kernels.sparse_rows cimport combine_sparse, integer, move_sparse
 from topkopt.losses.base cimport SIDE_BY_SIDE, START, Labels, Loss
 
 cdef enum:
@@ -27,11 +29,6 @@ cdef enum:
 
 
 cdef double FIRM = 1e12   # curvature next to which that of a conjugate is nothing
-
-
-ctypedef fused integer:
-    int32_t
-    int64_t
 
 
 cdef class Examples:
@@ -64,6 +61,27 @@ cdef class Examples:
         self.moved = np.ones(len(cost), np.uint8)
         self.gap = np.zeros(len(cost))
         self.scratch = np.empty((1 + SIDE_BY_SIDE) * n_classes + loss.work_size(n_classes) + 1)
+
+    def part(self, rows):
+        """Return a slice of the examples, with scratch of its own: threads can take one each.
+
+        What is known of an example is shared, so that the whole knows what its parts have learnt.
+        """
+        cdef Examples part = type(self).__new__(type(self))
+        first, last, _ = rows.indices(len(self.cost))
+        part.loss = self.loss
+        part.keeps_old = self.keeps_old
+        part.label_index = self.label_index
+        part.label_start = self.label_start[first:last + 1]
+        part.cost = self.cost[first:last]
+        part.square_norm = self.square_norm[first:last]
+        part.n_classes = self.n_classes
+        part.start = self.start[first:last]
+        part.value_start = self.value_start[first:last]
+        part.moved = self.moved[first:last]
+        part.gap = self.gap[first:last]
+        part.scratch = np.empty(len(self.scratch))
+        return part
 
     cdef Labels labels(self, Py_ssize_t i) noexcept nogil:
         cdef Labels y
@@ -148,6 +166,40 @@ cdef void walk_block(Examples examples, const Py_ssize_t* rows, Py_ssize_t n_row
             # S[last:] += G[last:, first:last] @ D[first:last]
             gemm(False, False, n_rows - last, m, last - first, <real>1,
                  gram + last * n_rows + first, n_rows, d + first * m, m, <real>1, s + last * m, m)
+
+
+def walk_known_block(Examples examples, const Py_ssize_t[::1] rows, real[:, ::1] s,
+                     const real[:, ::1] gram, real[:, ::1] a, real[:, ::1] d):
+    """Take the steps of a block whose scores s and inner products gram are known.
+
+    s becomes the scores that each step saw, a is updated, and d filled with the changes of a.
+    """
+    cdef Py_ssize_t i, n = rows.shape[0]
+    cdef int32_t[:, ::1] index = np.empty((RUN, examples.n_classes + 1), np.int32)
+    cdef Change[RUN] changes
+    with nogil:
+        for i in range(RUN):
+            changes[i].index = &index[i, 0]
+        walk_block(examples, &rows[0], n, &s[0, 0], &gram[0, 0], &a[0, 0], &d[0, 0], changes)
+
+
+def gather_rows(const real[:, :] x, const Py_ssize_t[::1] rows, real[:, ::1] out):
+    """Copy some rows of x."""
+    cdef Py_ssize_t i
+    with nogil:
+        for i in range(rows.shape[0]):
+            copy_row(x, rows[i], &out[i, 0])
+
+
+def add_product(bint transposed, const real[:, ::1] x, const real[:, ::1] b, real[:, ::1] c,
+                bint added, columns):
+    """Fill a slice of the columns of c with those of x b, or x' b; if added, add them."""
+    cdef Py_ssize_t n_inner = x.shape[0] if transposed else x.shape[1]
+    cdef Py_ssize_t first = columns.start, last = columns.stop
+    cdef real beta = 1 if added else 0
+    with nogil:
+        gemm(transposed, False, c.shape[0], last - first, n_inner, <real>1, &x[0, 0], x.shape[1],
+             &b[0, first], b.shape[1], beta, &c[0, first], c.shape[1])
 
 
 cdef inline void copy_row(const real[:, :] x, Py_ssize_t i, real* row) noexcept nogil:
@@ -251,18 +303,17 @@ def kernel_epoch(Examples examples, const real[:, :] k, real[:, ::1] a,
 cdef inline void sparse_scores(const real[::1] data, const integer[::1] indices, Py_ssize_t begin,
                                Py_ssize_t end, const real[:, ::1] w, real* s) noexcept nogil:
     # s = x @ W for the sparse row x
-    cdef Py_ssize_t j, m = w.shape[1]
-    for j in range(m):
-        s[j] = 0
-    for j in range(begin, end):
-        axpy_row(m, data[j], &w[indices[j], 0], s)
+    if begin < end:
+        combine_sparse(&data[begin], &indices[begin], end - begin, &w[0, 0], w.shape[1], s)
+    else:
+        memset(s, 0, w.shape[1] * sizeof(real))
 
 
 def sparse_epoch(Examples examples, const real[::1] data, const integer[::1] indices,
                  const integer[::1] indptr, real[:, ::1] w, real[:, ::1] a,
                  const Py_ssize_t[::1] order):
     """Visit the rows of a CSR matrix in the given order, one by one; w and a are updated."""
-    cdef Py_ssize_t m = examples.n_classes, i, j, row, left = PULSE
+    cdef Py_ssize_t m = examples.n_classes, i, j, row, begin, end, left = PULSE
     dtype = np.float32 if real is float else np.float64
     cdef real[::1] s = np.empty(m, dtype)
     cdef real[::1] d = np.empty(m, dtype)
@@ -280,10 +331,15 @@ def sparse_epoch(Examples examples, const real[::1] data, const integer[::1] ind
                     prefetch(&w[indices[j], 0], m * sizeof(real))
             row = order[i]
             look_for_interrupt(&left, m * (indptr[row + 1] - indptr[row] + ENTRY_WORK))
-            sparse_scores(data, indices, indptr[row], indptr[row + 1], w, &s[0])
+            begin, end = indptr[row], indptr[row + 1]
+            sparse_scores(data, indices, begin, end, w, &s[0])
             update_block(examples, row, &s[0], &a[row, 0], &d[0], &change)
-            for j in range(indptr[row], indptr[row + 1]):
-                add_change(&change, data[j], &d[0], &w[indices[j], 0], m)
+            if is_sparse(&change, m):
+                for j in range(begin, end):
+                    add_change(&change, data[j], &d[0], &w[indices[j], 0], m)
+            elif begin < end:
+                move_sparse(&data[begin], &indices[begin], end - begin, <const real*>&d[0], m,
+                            &w[0, 0])
 
 
 cdef void add_rows(Examples examples, const Py_ssize_t* rows, Py_ssize_t n_rows, const real* s,

@@ -18,6 +18,7 @@ def dense_evaluation(
     g: NDArray[np.float64],
     block_size: int,
     a: NDArray[_Real] | None = None,
+    conjugates: bool = False,
 ) -> tuple[float, float]: ...
 def sparse_evaluation(
     examples: Examples,
@@ -27,12 +28,14 @@ def sparse_evaluation(
     w: NDArray[_Real],
     g: NDArray[np.float64],
     a: NDArray[_Real] | None = None,
+    conjugates: bool = False,
 ) -> tuple[float, float]: ...
 def scores_evaluation(
     examples: Examples,
     s: NDArray[_Real],
     block_size: int,
     a: NDArray[_Real] | None = None,
+    conjugates: bool = False,
 ) -> tuple[float, float]: ...
 def dense_curvatures(
     examples: Examples,

@@ -13,7 +13,7 @@ from topkopt._kernels.blas cimport gemm
 from topkopt._kernels.interrupt cimport ENTRY_WORK, PULSE, look_for_interrupt
 from topkopt._kernels.real cimport real
 from topkopt._kernels.sparse_rows cimport combine_sparse, integer, spread_sparse
-from topkopt.losses.base cimport Labels
+from topkopt.losses.base cimport LabelLists, Labels, ScoreRows
 from topkopt.solvers.epochs cimport Examples
 
 cdef enum:
@@ -42,18 +42,17 @@ cdef int pull_rows(Examples examples, Py_ssize_t first, Py_ssize_t n_rows, real*
                    Buffers buffers, Total* total) except -1 nogil:
     # INOUT s: the scores of rows behind each other; becomes cost v. total: what they add to it
     cdef Py_ssize_t i, j, m = examples.n_classes
-    cdef const double* scores
+    cdef LabelLists labels = LabelLists(&examples.label_index[0], &examples.label_start[first])
+    cdef ScoreRows rows = ScoreRows(&buffers.scores[0], labels, n_rows, m)
     cdef double* v = &buffers.gradients[0]
     cdef double cost
     if real is double:
-        scores = s
+        rows.scores = s
     else:
-        scores = &buffers.scores[0]
         for j in range(n_rows * m):
             buffers.scores[j] = s[j]
     examples.loss.rows_value_and_gradient(
-        scores, &examples.label_index[0], &examples.label_start[first], n_rows, m,
-        &buffers.values[0], v, &examples.value_start[first, 0], &examples.start[first, 0],
+        &rows, &buffers.values[0], v, &examples.value_start[first, 0], &examples.start[first, 0],
         &examples.scratch[0])
     for i in range(n_rows):
         cost = examples.cost[first + i]
@@ -66,15 +65,17 @@ cdef int pull_rows(Examples examples, Py_ssize_t first, Py_ssize_t n_rows, real*
 
 cdef void keep_rows(Examples examples, Py_ssize_t first, Py_ssize_t n_rows, const real* s,
                     real* a, Buffers buffers, Total* total) noexcept nogil:
-    # IN s: cost v. OUT a: the dual blocks -cost v. total: their conjugates, as rounding left them
+    # IN s: cost v. OUT a: the dual blocks -cost v, unless it is NULL. total: their conjugates, as
+    # rounding left them
     cdef Py_ssize_t i, j, m = examples.n_classes
     cdef double* v = &buffers.gradients[0]
     cdef double cost
     cdef Labels y
     for i in range(n_rows):
         cost = examples.cost[first + i]
-        for j in range(m):
-            a[i * m + j] = -s[i * m + j]
+        if a != NULL:
+            for j in range(m):
+                a[i * m + j] = -s[i * m + j]
         if cost > 0.0:
             y = examples.labels(first + i)
             for j in range(m):
@@ -91,10 +92,11 @@ cdef inline void copy_rows(const real[:, :] x, Py_ssize_t first, Py_ssize_t n_ro
 
 
 def dense_evaluation(Examples examples, const real[:, :] x, const real[:, ::1] w,
-                     double[:, ::1] g, Py_ssize_t block_size, real[:, ::1] a=None):
+                     double[:, ::1] g, Py_ssize_t block_size, real[:, ::1] a=None,
+                     bint conjugates=False):
     """Fill g with X'(cost v) for the scores X W, and a, if given, with -cost v.
 
-    Returns the sums of costs times losses and, if a is given, conjugates.
+    Returns the sums of costs times losses and, if a is given or they are asked for, conjugates.
     """
     cdef Py_ssize_t n = x.shape[0], d = x.shape[1], m = examples.n_classes, first = 0, size, j
     cdef Py_ssize_t row_work = m * (2 * d + ENTRY_WORK), left = PULSE
@@ -135,15 +137,16 @@ def dense_evaluation(Examples examples, const real[:, :] x, const real[:, ::1] w
                          &part[0, 0], m)
                     for j in range(d * m):
                         (&g[0, 0])[j] += (&part[0, 0])[j]
-            if a is not None:
-                keep_rows(examples, first, size, &s[0, 0], &a[first, 0], buffers, &total)
+            if a is not None or conjugates:
+                keep_rows(examples, first, size, &s[0, 0], NULL if a is None else &a[first, 0],
+                          buffers, &total)
             first += size
     return total.losses, total.conjugates
 
 
 def sparse_evaluation(Examples examples, const real[::1] data, const integer[::1] indices,
                       const integer[::1] indptr, const real[:, ::1] w, double[:, ::1] g,
-                      real[:, ::1] a=None):
+                      real[:, ::1] a=None, bint conjugates=False):
     """As `dense_evaluation`, for the rows of a CSR matrix."""
     cdef Py_ssize_t n = indptr.shape[0] - 1, m = examples.n_classes, first = 0, size, i
     cdef Py_ssize_t begin, length, left = PULSE
@@ -170,17 +173,18 @@ def sparse_evaluation(Examples examples, const real[::1] data, const integer[::1
                 if length:
                     spread_sparse(&data[begin], &indices[begin], length,
                                   <const real*>&s[i, 0], m, &g[0, 0])
-            if a is not None:
-                keep_rows(examples, first, size, &s[0, 0], &a[first, 0], buffers, &total)
+            if a is not None or conjugates:
+                keep_rows(examples, first, size, &s[0, 0], NULL if a is None else &a[first, 0],
+                          buffers, &total)
             first += size
     return total.losses, total.conjugates
 
 
 def scores_evaluation(Examples examples, real[:, ::1] s, Py_ssize_t block_size,
-                      real[:, ::1] a=None):
+                      real[:, ::1] a=None, bint conjugates=False):
     """Replace the scores s of all examples by cost v, and fill a, if given, with -cost v.
 
-    Returns the sums of costs times losses and, if a is given, conjugates.
+    Returns the sums of costs times losses and, if a is given or they are asked for, conjugates.
     """
     cdef Py_ssize_t n = s.shape[0], m = examples.n_classes, first = 0, size, left = PULSE
     cdef Buffers buffers = Buffers(block_size, m)
@@ -190,15 +194,16 @@ def scores_evaluation(Examples examples, real[:, ::1] s, Py_ssize_t block_size,
             size = min(block_size, n - first)
             look_for_interrupt(&left, size * m * ENTRY_WORK)
             pull_rows(examples, first, size, &s[first, 0], buffers, &total)
-            if a is not None:
-                keep_rows(examples, first, size, &s[first, 0], &a[first, 0], buffers, &total)
+            if a is not None or conjugates:
+                keep_rows(examples, first, size, &s[first, 0],
+                          NULL if a is None else &a[first, 0], buffers, &total)
             first += size
     return total.losses, total.conjugates
 
 
 def dense_curvatures(Examples examples, const double[:, :] x, const double[:, ::1] w,
                      double[:, ::1] h, Py_ssize_t block_size):
-    """Fill h with the second derivatives X' diag(cost h_j) X of each class j.
+    """Add to h the second derivatives X' diag(cost h_j) X of each class j.
 
     The rows of h are the classes; its columns are the places (a, b), a <= b, of their matrices, row
     by row. One matrix product makes them all, of the curvatures and the products x_a x_b.
@@ -212,7 +217,6 @@ def dense_curvatures(Examples examples, const double[:, :] x, const double[:, ::
     cdef Buffers buffers = Buffers(block_size, m)
     cdef Total total = Total(0.0, 0.0)
     with nogil:
-        memset(&h[0, 0], 0, pairs * m * sizeof(double))
         while first < n:
             size = min(block_size, n - first)
             look_for_interrupt(&left, size * m * (pairs + ENTRY_WORK))

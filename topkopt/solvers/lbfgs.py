@@ -44,16 +44,19 @@ class LBFGS(Method):
         With a smooth loss.
     start : ndarray
         The W to start from, or the A with a kernel.
+    keep_dual : bool
+        Whether `dual` will be asked for; else it is not made, and n times m numbers are saved.
     """
 
     name = "lbfgs"
 
-    def __init__(self, problem: Problem, start: NDArray):
+    def __init__(self, problem: Problem, start: NDArray, keep_dual: bool = True):
         super().__init__(problem)
+        self.has_dual = keep_dual
         self.examples = problem.examples()
         self.custom = isinstance(problem.loss, losses.CustomLoss)
         self.objective = self._objective()
-        self.preconditioner: Preconditioner = make_preconditioner(problem, self.examples)
+        self.preconditioner = self._preconditioner()
         self.memory = Memory(_MEMORY, start.size)
         self.noise = _NOISE * float(np.finfo(self.data.dtype).eps)
         self.evaluations = 0
@@ -65,6 +68,9 @@ class LBFGS(Method):
 
     def _objective(self) -> LinearObjective:
         return LinearObjective(self.problem, self.examples)
+
+    def _preconditioner(self) -> Preconditioner:
+        return make_preconditioner(self.problem, self.examples)
 
     def _pull_image(self, point: Point) -> NDArray:
         return point.pull()
@@ -80,8 +86,10 @@ class LBFGS(Method):
     def dual(self) -> NDArray:  # type: ignore[override]
         """The dual blocks of the highest dual objective, made when they are asked for."""
         if self._dual is None:
-            self.settle()
-        return self._dual  # type: ignore[return-value]
+            dual = self.problem.zero_dual()
+            self._evaluate_best(dual)
+            self._dual = dual
+        return self._dual
 
     def certificate(self) -> Certificate:
         """Return the certificate of the current W and the best dual blocks so far."""
@@ -95,16 +103,21 @@ class LBFGS(Method):
         return certify(self.problem, point.losses, point.square, best.conjugates, best.pull_square)
 
     def settle(self) -> None:
-        """Make the dual blocks, and compute their conjugates and X'A from themselves."""
-        best = self.best
-        dual = np.empty((self.data.n_rows, self.problem.n_classes), self.data.dtype)
-        pull = np.empty(self.objective.shape)
-        _, conjugates = self.data.evaluate(self.examples, best.coef, pull, dual)
+        """Compute conjugates and X'A from the dual blocks as they are kept, or would be."""
+        if self.has_dual:
+            self._dual = self.problem.zero_dual()
+        elif not self.problem.loss.convex or self.custom:
+            return
+        self._evaluate_best(self._dual)
+
+    def _evaluate_best(self, dual: NDArray | None) -> None:
+        """Fill the dual blocks, if they are given, and look at what rounding leaves of them."""
+        best, pull = self.best, np.empty(self.objective.shape)
+        _, conjugates = self.data.evaluate(self.examples, best.coef, pull, dual, True)
         if self.problem.loss.convex:
             if not self.custom:
                 best.inner = conjugates + best.losses
             best.pull_square = float(np.vdot(pull, pull))
-        self._dual = dual
 
     # How it moves -----------------------------------------------------------------------------
 
@@ -277,7 +290,12 @@ def _next_step(low: Any, high: Any) -> float:
     return min(max(step, a + 0.05 * width), b - 0.05 * width)
 
 
-def make_lbfgs(problem: Problem, start: NDArray | None) -> LBFGS:
+def make_lbfgs(
+    problem: Problem,
+    start: NDArray | None,
+    keep_dual: bool = True,
+    linear: type[LBFGS] = LBFGS,
+) -> LBFGS:
     """Return the method at a W, or at an A with a kernel; at 0 if none is given."""
     kernel = isinstance(problem.data, KernelData)
     rows = problem.data.n_rows if kernel else problem.data.n_features
@@ -285,4 +303,4 @@ def make_lbfgs(problem: Problem, start: NDArray | None) -> LBFGS:
         problem.loss.check(problem.n_classes)
     if start is None:
         start = np.zeros((rows, problem.n_classes))
-    return KernelLBFGS(problem, start) if kernel else LBFGS(problem, start)
+    return KernelLBFGS(problem, start) if kernel else linear(problem, start, keep_dual)

@@ -25,11 +25,17 @@ class Method(ABC):
         The weights W whose objective is certified; with a kernel the dual blocks.
     dual : ndarray of shape (n, m)
         The dual blocks A of the certificate, always feasible.
+    has_dual : bool
+        Whether `dual` is there, or would have to be made.
     stuck : str
         Why no more can be reached, if that is so.
+    ready : bool
+        Whether the next certificate is expected to be the last.
     """
 
+    has_dual = True
     stuck = ""
+    ready = False
 
     name: str
     coef: NDArray
@@ -58,9 +64,9 @@ class Method(ABC):
 class DualMethod(Method):
     """Dual blocks A on their way up, and the coefficients W = X'A that belong to them."""
 
-    def __init__(self, problem: Problem, examples: Examples, dual: NDArray):
+    def __init__(self, problem: Problem, examples: Examples, dual: NDArray | None):
         super().__init__(problem)
-        self.examples, self.dual = examples, dual
+        self.examples, self.dual = examples, problem.data.held_dual(dual, problem.n_classes)
         self.all_rows = np.arange(problem.data.n_rows)
         self.settle()
 

@@ -18,11 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topkopt.solvers.certificate import Certificate, certify
-from topkopt.solvers.curvature import Curvature, changed_rows, proxes, sums
+from topkopt.solvers.curvature import changed_rows, proxes, sums
 from topkopt.solvers.data import KernelData, inner_product
+from topkopt.solvers.epochs import Examples
 from topkopt.solvers.method import Method
 from topkopt.solvers.newton_systems import solve_system
 from topkopt.solvers.problem import Problem
+from topkopt.solvers.shared_curvature import LOSS_WORK, SharedCurvature
 
 __all__ = ["Newton", "StartedNewton", "pass_operations"]
 
@@ -116,16 +118,34 @@ class Newton(Method):
 
     def certificate(self) -> Certificate:
         """Return the certificate of A and W; that W differs from X'A is part of the gap."""
-        losses, conjugates = sums(self.examples, self.certified, self.v)
+
+        def add_up(own: Examples, part: slice) -> NDArray:
+            return np.array(sums(own, self.certified[part], self.v[part]))
+
+        found = self.data.by_ranges(self.examples, LOSS_WORK * self.problem.n_classes, add_up)
+        losses, conjugates = np.sum(found, axis=0).tolist()
         square = self.dual_square
         if self.linear:
             square = self._square(self.point)
-        found = certify(self.problem, losses, square, conjugates, self.dual_square)
-        if found.gap > self.best and self.sigma <= _SMALL:
+        gap = certify(self.problem, losses, square, conjugates, self.dual_square)
+        if gap.gap > self.best and self.sigma <= _SMALL:
             # The rounding of v grows as sigma falls; a larger sigma takes it back.
             self.sigma *= _BACK
-        self.best = min(self.best, found.gap)
-        return found
+        self.best = min(self.best, gap.gap)
+        return gap
+
+    def _proxes(
+        self, moved: NDArray, length: float, centre: NDArray, v: NDArray, rows: NDArray
+    ) -> float:
+        """Write the v of some rows, and return the slope of their losses in the direction."""
+
+        def write(part: slice) -> float:
+            own = self.examples.part(slice(None))
+            return proxes(own, self.scores, moved, length, centre, self.sigma, v, rows[part])
+
+        team = self.data.team
+        ranges = team.ranges(len(rows), len(rows) * v.shape[1] * LOSS_WORK)
+        return sum(team.run(write, ranges))
 
     def _take_dual(self) -> None:
         """Write v = -A/cost."""
@@ -135,9 +155,7 @@ class Newton(Method):
     def advance(self, budget: float) -> float:
         """Minimise under one centre, and move it."""
         centre, self.v = self.v, self.v.copy()
-        proxes(
-            self.examples, self.scores, self.scores, 0.0, centre, self.sigma, self.v, self.visited
-        )
+        self._proxes(self.scores, 0.0, centre, self.v, self.visited)
         gradient, seen = self._gradient()
         size = self._norm(gradient, seen)
         goal, passes, steps = _DONE * size, 1.0, 0
@@ -163,9 +181,11 @@ class Newton(Method):
 
     def _newton_step(self, centre: NDArray, gradient: NDArray, seen: NDArray | None) -> float:
         """Go to where the objective is lowest in the direction of Newton; return the passes."""
-        curvature = Curvature(self.examples, self.scores, centre, self.sigma, self.v, self.visited)
-        found = solve_system(self.work, curvature, self.cost, gradient, seen)
-        step = -found.step
+        curvature = SharedCurvature(
+            self.data.team, self.examples, self.scores, centre, self.sigma, self.v, self.visited
+        )
+        separable = self.problem.loss.separable
+        step = -solve_system(self.work, curvature, self.cost, gradient, seen, separable)
         moved = self.work.scores(step)
         length, v = self._search(centre, gradient, step, moved)
         self.point = self.point + length * step
@@ -185,7 +205,7 @@ class Newton(Method):
         new = self.v.copy()
 
         def losses_slope(length: float, rows: NDArray) -> float:
-            return proxes(self.examples, self.scores, moved, length, centre, self.sigma, new, rows)
+            return self._proxes(moved, length, centre, new, rows)
 
         first = self._inner(gradient, step, moved)
         across, square = self._inner(self.point, step, moved), self._inner(step, step, moved)

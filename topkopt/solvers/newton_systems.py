@@ -3,6 +3,7 @@
 The features times the classes are one size, the ranks of all D_i together the other (Woodbury's
 identity). With a kernel only the second exists, and matrices like G and Z stand for X'G and X'Z.
 Where both are large, which is so while sigma is, conjugate gradients find a Z that will do.
+A loss that is a sum over the classes has diagonal D_i, and one small system for each class.
 """
 
 from __future__ import annotations
@@ -13,35 +14,38 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from topkopt.solvers.curvature import Curvature
+from topkopt._threads import Team
 from topkopt.solvers.data import Data, KernelData, add_identity
+from topkopt.solvers.problem import Problem
+from topkopt.solvers.products import product, pulled
+from topkopt.solvers.shared_curvature import SharedCurvature
+from topkopt.solvers.threads import threads_for
 
-__all__ = ["Direction", "solve_system"]
+__all__ = ["solve_system", "system_operations"]
 
 LARGEST = 6000  # the size of the largest system that is factorised
 _RESIDUAL = 0.03  # of the right-hand side, that conjugate gradients leave
 _PRODUCTS = 100  # of conjugate gradients at the most
 _ENTRIES = 1 << 22  # of an array that is filled and used up again
+_RANK = 1.5  # directions in which the block of a moving example can move, on average
 FEW = 64  # features whose products by pairs are formed for all examples at once
 
 
-class Direction:
-    """The solution of a system, and the operations that it took."""
-
-    def __init__(self, step: NDArray, operations: float):
-        self.step, self.operations = step, operations
-
-
 def solve_system(
-    data: Data, curvature: Curvature, cost: NDArray, gradient: NDArray, scores: NDArray | None
-) -> Direction:
+    data: Data,
+    curvature: SharedCurvature,
+    cost: NDArray,
+    gradient: NDArray,
+    scores: NDArray | None,
+    separable: bool = False,
+) -> NDArray:
     """Return Z for the right-hand side G.
 
     Parameters
     ----------
     data : Data
         The examples, in float64.
-    curvature : Curvature
+    curvature : SharedCurvature
         The D_i that are not 0.
     cost : ndarray of shape (n,)
         C times the weight of each example.
@@ -49,23 +53,79 @@ def solve_system(
         The right-hand side G.
     scores : ndarray of shape (n, m) or None
         The scores of all examples under G, with a kernel.
+    separable : bool, default False
+        Whether all D_i are diagonal.
     """
     if curvature.rank == 0:
-        return Direction(gradient, 0.0)
-    size = np.inf if isinstance(data, KernelData) else gradient.size
-    if min(size, curvature.rank) > LARGEST:
-        if scores is None:
-            return _by_products(data, curvature, cost, gradient)
-        return _by_kernel_products(data, curvature, cost, gradient, scores)
+        return gradient
+    kernel = isinstance(data, KernelData)
+    features = np.inf if kernel else data.n_features
+    size, rank = features * gradient.shape[1], curvature.rank
     try:
-        if size <= curvature.rank:
+        if separable:
+            weights = cost[curvature.rows, None] * curvature.diagonals()
+            if np.minimum(features, np.count_nonzero(weights, axis=0)).max() <= LARGEST:
+                return _by_classes(data, curvature.rows, weights, gradient, scores)
+        if min(size, rank) > LARGEST:
+            if scores is None:
+                return _by_products(data, curvature, cost, gradient)
+            return _by_kernel_products(data, curvature, cost, gradient, scores)
+        if size <= rank:
             return _by_features(data, curvature, cost, gradient)
         return _by_ranks(data, curvature, cost, gradient, scores)
     except np.linalg.LinAlgError:  # rounding left no positive matrix; the line search is safe
-        return Direction(gradient, 0.0)
+        return gradient
 
 
-def _by_features(data: Any, curvature: Curvature, cost: NDArray, gradient: NDArray) -> Direction:
+def system_operations(problem: Problem, moving: int) -> float:
+    """Return about how many operations a system takes while so many examples move.
+
+    It is infinite if the system would not be factorised.
+    """
+    m = problem.n_classes
+    features = np.inf if isinstance(problem.data, KernelData) else problem.data.n_features
+    if problem.loss.separable:
+        size = min(features, moving)
+        return m * (size**3 / 3 + moving * size**2 / 2) if size <= LARGEST else np.inf
+    features *= m
+    size = min(features, _RANK * moving)
+    if size > LARGEST:
+        return np.inf
+    return size**3 / 3 + (moving * size**2 / 2 if size == features else size**2 * m)
+
+
+def _by_classes(
+    data: Any, rows: NDArray, weights: NDArray, gradient: NDArray, scores: NDArray | None
+) -> NDArray:
+    """Factorise the Hessian of each class alone; weights are cost_i times the diagonal of D_i."""
+    known = product(data.X[rows], gradient, data.team) if scores is None else scores[rows]
+    solved, moved = gradient.copy(), np.zeros((data.n_rows, gradient.shape[1]))
+    for j, weight in enumerate(weights.T):
+        used = np.flatnonzero(weight)
+        part, roots = rows[used], np.sqrt(weight[used])
+        if scores is None and data.n_features <= len(used):
+            X = _dense_rows(data, part) * roots[:, None]
+            solved[:, j] = _solve_plus_identity(X.T @ X, gradient[:, j], data.team)
+        elif len(used):
+            gram = _gram(data, part) * np.outer(roots, roots)
+            right = roots * known[used, j]
+            moved[part, j] = roots * _solve_plus_identity(gram, right, data.team)
+    return solved - data.coef_from(moved)
+
+
+def _solve_plus_identity(matrix: NDArray, right: NDArray, team: Team) -> NDArray:
+    """Solve with I and a matrix of sums of squares, of which the lower triangle is used up."""
+    add_identity(matrix)
+    with threads_for(len(matrix) ** 3 / 3, team):
+        factor = scipy.linalg.cho_factor(
+            matrix.T, lower=False, overwrite_a=True, check_finite=False
+        )
+        return scipy.linalg.cho_solve(factor, right, check_finite=False)
+
+
+def _by_features(
+    data: Any, curvature: SharedCurvature, cost: NDArray, gradient: NDArray
+) -> NDArray:
     """Factorise the Hessian, a class after the other."""
     (d, m), rows = gradient.shape, curvature.rows
     hessian = np.zeros((m, d, m, d))
@@ -78,65 +138,69 @@ def _by_features(data: Any, curvature: Curvature, cost: NDArray, gradient: NDArr
         end = min(begin + step, len(rows))
         part = rows[begin:end]
         weights = curvature.pairs(begin, end) * cost[part]
-        add(blocks, weights, _dense_rows(data, part))
+        add(blocks, weights, _dense_rows(data, part), data.team)
     hessian[second, :, first, :] = blocks  # the lower triangle of the matrix
-    flat = hessian.reshape(m * d, m * d)
-    add_identity(flat)
-    factor = scipy.linalg.cho_factor(flat.T, lower=False, overwrite_a=True, check_finite=False)
-    solved = scipy.linalg.cho_solve(factor, gradient.T.ravel(), check_finite=False)
-    size = float(m * d)
-    operations = len(rows) * size * size / 2 + size**3 / 3
-    return Direction(np.ascontiguousarray(solved.reshape(m, d).T), operations)
+    solved = _solve_plus_identity(hessian.reshape(m * d, m * d), gradient.T.ravel(), data.team)
+    return np.ascontiguousarray(solved.reshape(m, d).T)
 
 
-def _add_products(blocks: NDArray, weights: NDArray, X: NDArray) -> None:
+def _add_products(blocks: NDArray, weights: NDArray, X: NDArray, team: Team) -> None:
     """Add X' diag(w) X for each row w of weights, from the products of all pairs of features."""
     d = X.shape[1]
     first, second = np.triu_indices(d)
-    halves = weights @ (X[:, first] * X[:, second])
+    products = np.empty((len(X), len(first)))
+
+    def multiply(rows: slice) -> None:
+        np.multiply(X[rows][:, first], X[rows][:, second], out=products[rows])
+
+    team.run(multiply, team.ranges(len(X), products.size))
+    halves = product(weights, products, team)
     blocks[:, first, second] += halves
     off = first != second
     blocks[:, second[off], first[off]] += halves[:, off]
 
 
-def _add_pairs(blocks: NDArray, weights: NDArray, X: NDArray) -> None:
+def _add_pairs(blocks: NDArray, weights: NDArray, X: NDArray, team: Team) -> None:
     """Add X' diag(w) X for each row w of weights, from the examples that it does not leave out."""
-    for block, w in zip(blocks, weights, strict=True):
-        used = np.flatnonzero(w)
-        if used.size:
-            part = X[used]
-            block += part.T @ (part * w[used, None])
+
+    def add(some: slice) -> None:
+        for block, w in zip(blocks[some], weights[some], strict=True):
+            used = np.flatnonzero(w)
+            if used.size:
+                part = X[used]
+                block += part.T @ (part * w[used, None])
+
+    numbers = np.count_nonzero(weights) * X.shape[1] * (1.0 + X.shape[1] / 32)
+    team.run(add, team.ranges(len(blocks), numbers), blas=True)
 
 
 def _by_ranks(
-    data: Any, curvature: Curvature, cost: NDArray, gradient: NDArray, scores: NDArray | None
-) -> Direction:
+    data: Any, curvature: SharedCurvature, cost: NDArray, gradient: NDArray, scores: NDArray | None
+) -> NDArray:
     """Factorise I + U U', where each D_i = F_i'F_i gives the rows F (x) x of U."""
     rows = curvature.rows
     F, owner = curvature.factors()
     F *= np.sqrt(cost[rows])[owner, None]
-    inner = F @ F.T
+    inner = product(F, F.T, data.team)
     gram = _gram(data, rows)
     step = max(1, _ENTRIES // len(owner))
     for begin in range(0, len(owner), step):
         part = slice(begin, begin + step)
         inner[part] *= gram[owner[part]][:, owner]
     del gram
-    add_identity(inner)
-    known = data.X[rows] @ gradient if scores is None else scores[rows]
+    known = product(data.X[rows], gradient, data.team) if scores is None else scores[rows]
     right = np.einsum("rm,rm->r", F, known[owner])
-    factor = scipy.linalg.cho_factor(inner.T, lower=False, overwrite_a=True, check_finite=False)
-    z = scipy.linalg.cho_solve(factor, right, check_finite=False)
+    z = _solve_plus_identity(inner, right, data.team)
     moved = np.zeros((data.n_rows, gradient.shape[1]))
-    pulled = np.zeros((len(rows), gradient.shape[1]))
-    np.add.at(pulled, owner, F * z[:, None])
-    moved[rows] = pulled
-    size, m = float(len(owner)), gradient.shape[1]
-    operations = size**3 / 3 + size * size * m + len(rows) ** 2 * data.n_features
-    return Direction(gradient - data.coef_from(moved), operations)
+    of_rows = np.zeros((len(rows), gradient.shape[1]))
+    np.add.at(of_rows, owner, F * z[:, None])
+    moved[rows] = of_rows
+    return gradient - data.coef_from(moved)
 
 
-def _by_products(data: Any, curvature: Curvature, cost: NDArray, gradient: NDArray) -> Direction:
+def _by_products(
+    data: Any, curvature: SharedCurvature, cost: NDArray, gradient: NDArray
+) -> NDArray:
     """Conjugate gradients, scaled by the diagonal of the Hessian; any of their steps descends."""
     X, weight = data.X[curvature.rows], cost[curvature.rows, None]
     squares = X.multiply(X) if hasattr(X, "multiply") else X * X
@@ -146,7 +210,8 @@ def _by_products(data: Any, curvature: Curvature, cost: NDArray, gradient: NDArr
     direction, size = scaled, np.vdot(residual, scaled)
     goal, n_products = _RESIDUAL**2 * size, 0
     while size > goal and n_products < _PRODUCTS:
-        image = direction + X.T @ (weight * curvature.apply(np.ascontiguousarray(X @ direction)))
+        seen = np.ascontiguousarray(product(X, direction, data.team))
+        image = direction + pulled(X, weight * curvature.apply(seen), data.team)
         length = size / np.vdot(direction, image)
         solved += length * direction
         residual -= length * image
@@ -154,17 +219,16 @@ def _by_products(data: Any, curvature: Curvature, cost: NDArray, gradient: NDArr
         last, size = size, np.vdot(residual, scaled)
         direction = scaled + (size / last) * direction
         n_products += 1
-    features = X.nnz if hasattr(X, "nnz") else X.size
-    return Direction(solved, 2.0 * n_products * features * gradient.shape[1])
+    return solved
 
 
 def _by_kernel_products(
-    data: Any, curvature: Curvature, cost: NDArray, gradient: NDArray, scores: NDArray
-) -> Direction:
+    data: Any, curvature: SharedCurvature, cost: NDArray, gradient: NDArray, scores: NDArray
+) -> NDArray:
     """Conjugate gradients in the metric of the kernel, with one product of it in each step."""
     rows = curvature.rows
-    solved, residual, pulled = np.zeros_like(gradient), gradient.copy(), scores
-    direction, seen, size = residual, pulled, np.vdot(residual, pulled)
+    solved, residual, image_scores = np.zeros_like(gradient), gradient.copy(), scores
+    direction, seen, size = residual, image_scores, np.vdot(residual, image_scores)
     goal, n_products = _RESIDUAL**2 * size, 0
     while size > goal and n_products < _PRODUCTS:
         image = direction.copy()
@@ -172,12 +236,12 @@ def _by_kernel_products(
         length = size / np.vdot(seen, image)
         solved += length * direction
         residual = residual - length * image
-        pulled = data.scores(residual)
-        last, size = size, np.vdot(residual, pulled)
+        image_scores = data.scores(residual)
+        last, size = size, np.vdot(residual, image_scores)
         direction = residual + (size / last) * direction
-        seen = pulled + (size / last) * seen
+        seen = image_scores + (size / last) * seen
         n_products += 1
-    return Direction(solved, float(n_products) * data.X.size * gradient.shape[1])
+    return solved
 
 
 def _dense_rows(data: Any, rows: NDArray) -> NDArray:
@@ -192,5 +256,6 @@ def _gram(data: Any, rows: NDArray) -> NDArray:
         gram[np.diag_indices_from(gram)] += data.shift[rows]
         return gram
     part = data.X[rows]
-    product = part @ part.T
-    return product.toarray() if hasattr(product, "toarray") else product
+    if hasattr(part, "toarray"):
+        return (part @ part.T).toarray()
+    return product(part, part.T, data.team)

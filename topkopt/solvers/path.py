@@ -11,12 +11,15 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from topkopt import losses
+from topkopt._threads import as_team
 from topkopt._validation import as_array, as_floating, check_csr, check_flag, check_k
 from topkopt.solvers.choice import check_method
 from topkopt.solvers.problem import as_problem
+from topkopt.solvers.products import product
+from topkopt.solvers.row_blocks import RowBlocks, is_stream
 from topkopt.solvers.settings import check_settings
 from topkopt.solvers.solution import Solution, State
-from topkopt.solvers.training import check_kernel, train
+from topkopt.solvers.training import check_kernel, check_sampling, check_streamed, train
 
 __all__ = ["Path", "check_Cs", "path"]
 
@@ -66,22 +69,34 @@ class Path:
         ----------
         X : array_like or sparse matrix of shape (n, d)
             The examples as rows; with a kernel, the kernel between them and the training examples.
+            What `topkopt.solve` reads in blocks is read so here.
 
         Returns
         -------
         ndarray of shape (p, n, m)
         """
         weights: list[Any] = [s.dual if s.coef is None else s.coef for s in self.solutions]
-        if scipy.sparse.issparse(X):
-            check_csr(X, "X")
-        rows = X if scipy.sparse.issparse(X) else as_floating(X, "X")
+        rows = _as_matrix(X)
         width = weights[0].shape[0]
-        if rows.ndim != 2 or rows.shape[1] != width:
+        if len(rows.shape) != 2 or rows.shape[1] != width:
             raise ValueError(
                 f"X must have one row per example and {width} columns, as in training, got shape "
                 f"{rows.shape}."
             )
-        return np.stack([np.asarray(rows @ each) for each in weights])
+        if isinstance(rows, RowBlocks):
+            parts = [self.scores(part) for _, part in rows]
+            return np.concatenate(parts, axis=1) if parts else np.empty((len(self), 0, width))
+        return np.stack([product(rows, each, as_team(None)) for each in weights])
+
+
+def _as_matrix(X: Any) -> Any:
+    """Return examples as something that has a shape and is multiplied, or read in blocks."""
+    if is_stream(X):
+        return RowBlocks(X)
+    if scipy.sparse.issparse(X):
+        check_csr(X, "X")
+        return X
+    return as_floating(X, "X")
 
 
 def path(
@@ -103,7 +118,9 @@ def path(
     verbose: int = 0,
     n_classes: int | None = None,
     keep_dual: bool = False,
+    n_threads: int | None = None,
     title: str = "",
+    sampling: str = "auto",
 ) -> Path:
     """Train for several C, each from the solution of the one before.
 
@@ -132,8 +149,14 @@ def path(
         As in `topkopt.solve`, for each C; a line of progress names its C.
     keep_dual : bool, default False
         Whether solutions of a linear path keep their dual variables, n times m numbers for each C.
+        Without them "auto" goes all the way by L-BFGS if the loss is smooth, X dense and not small:
+        from the last W it has only a few evaluations to go.
+    n_threads : int, optional
+        As in `topkopt.solve`.
     title : str, default ""
         What every line of progress begins with.
+    sampling : {"auto", "rows", "blocks"}, default "auto"
+        As in `topkopt.solve`.
 
     Returns
     -------
@@ -163,12 +186,17 @@ def path(
         random_state=random_state,
         callback=callback,
         verbose=verbose,
+        keep_dual=keep_dual,
+        along_path=True,
+        n_threads=n_threads,
     )
     # Where a loss that is not convex ends depends on its start: the softmax solution for that C.
     ascended = trained if trained.convex else losses.Softmax()
-    problem = as_problem(
-        X, y, ascended, float(grid[0]), sample_weight, check_kernel(kernel), n_classes
-    )
+    kernel = check_kernel(kernel)
+    sampling = check_sampling(sampling, X, method, kernel)
+    first = float(grid[0])
+    problem = as_problem(X, y, ascended, first, sample_weight, kernel, n_classes, sampling)
+    check_streamed(problem.data, method)
     trained.check_classes(problem.n_classes)
     solutions: list[Solution] = []
     last: Solution | None = None

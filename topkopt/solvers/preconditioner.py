@@ -11,15 +11,22 @@ all classes are used, but nothing moves out of that space, which they know nothi
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
+from topkopt.losses import Loss
 from topkopt.solvers.data import Data, DenseData, KernelData, add_identity
 from topkopt.solvers.epochs import Examples
 from topkopt.solvers.evaluation import dense_curvatures
 from topkopt.solvers.problem import Problem
 
-__all__ = ["Preconditioner", "blocks_pay", "make_preconditioner"]
+__all__ = [
+    "Preconditioner",
+    "SharedBlock",
+    "blocks_pay",
+    "bound_block",
+    "few_features",
+    "make_preconditioner",
+]
 
 _ENTRY = 60  # operations that an entry of the scores costs beside the matrix products
 _PRODUCTS = 1 << 17  # products of features in a block
@@ -44,22 +51,21 @@ class Preconditioner:
 class SharedBlock(Preconditioner):
     """One block for all classes, from a bound."""
 
-    def __init__(self, problem: Problem):
-        data = problem.data
-        block = _weighted_gram(data, 0.5 * problem.loss.curvature * problem.cost)
+    def __init__(self, block: NDArray):
         add_identity(block)
-        self.factor = scipy.linalg.cho_factor(block, overwrite_a=True, check_finite=False)
+        # So few features are solved for at every step that a factor would be slower to work with.
+        self.shared = _inverse(block)
 
     def solve(self, gradient: NDArray) -> NDArray:
         """Solve with the block."""
-        return scipy.linalg.cho_solve(self.factor, gradient, check_finite=False)
+        return self.shared @ gradient
 
 
 class ClassBlocks(SharedBlock):
     """A block for each class, from second derivatives; at first those of a bound."""
 
     def __init__(self, problem: Problem, examples: Examples):
-        super().__init__(problem)
+        super().__init__(bound_block(problem.data, problem.loss, problem.cost))
         self.data, self.examples = problem.data, examples
         self.inverse: NDArray | None = None
         work = _look_work(problem) / _evaluation_work(problem)
@@ -81,19 +87,42 @@ class ClassBlocks(SharedBlock):
         """Compute the blocks anew."""
         d, m = coef.shape
         pairs = d * (d + 1) // 2
-        packed = np.empty((m, pairs))
-        rows = int(np.clip(_PRODUCTS // pairs, 16, 256))
-        X = self.data.X.astype(np.float64, copy=False)
-        dense_curvatures(self.examples, X, coef.astype(np.float64, copy=False), packed, rows)
+        packed = np.zeros((m, pairs))
+        together = int(np.clip(_PRODUCTS // pairs, 16, 256))
+        W = coef.astype(np.float64, copy=False)
+        for rows, X in self.data.parts_of():  # type: ignore[attr-defined]
+            self._add_up(packed, self.examples.part(rows), X, W, together)
         blocks = np.empty((m, d, d))
         upper = np.triu_indices(d)
         blocks[:, upper[0], upper[1]] = blocks[:, upper[1], upper[0]] = packed
-        blocks[:, np.arange(d), np.arange(d)] += 1.0
-        inverse = np.linalg.inv(blocks)
-        self.inverse = 0.5 * (inverse + inverse.transpose(0, 2, 1))
+        for block in blocks:
+            add_identity(block)
+        self.inverse = _inverse(blocks)
         size = np.abs(gradient).max()
         self.centred = bool(np.abs(gradient.sum(axis=1)).max() <= 1e-4 * size)
         self.due = 2 * evaluations + 2
+
+    def _add_up(
+        self, packed: NDArray, examples: Examples, X: NDArray, W: NDArray, together: int
+    ) -> None:
+        """Add the blocks of some examples to those packed, a range of rows on each thread."""
+
+        def add(part: slice) -> NDArray:
+            own = np.zeros_like(packed) if part.start else packed
+            some = X[part].astype(np.float64, copy=False)
+            dense_curvatures(examples.part(part), some, W, own, together)
+            return own
+
+        numbers = len(X) * W.shape[1] * (1.0 + packed.shape[1] / 32)
+        team = self.data.team
+        for other in team.run(add, team.ranges(len(X), numbers), blas=True)[1:]:
+            packed += other
+
+
+def _inverse(blocks: NDArray) -> NDArray:
+    """Return symmetric inverses of symmetric matrices."""
+    inverse = np.linalg.inv(blocks)
+    return 0.5 * (inverse + np.swapaxes(inverse, -1, -2))
 
 
 def make_preconditioner(problem: Problem, examples: Examples) -> Preconditioner:
@@ -106,7 +135,12 @@ def blocks_pay(problem: Problem) -> bool:
     data = problem.data
     if isinstance(data, KernelData) or not isinstance(data, DenseData):
         return False
-    d, m = data.n_features, problem.n_classes
+    return few_features(problem)
+
+
+def few_features(problem: Problem) -> bool:
+    """Whether there are so few features, if they are dense."""
+    data, d, m = problem.data, problem.data.n_features, problem.n_classes
     if not (0 < 2 * d <= data.n_rows and np.isfinite(problem.loss.curvature)):
         return False
     return d <= _FEATURES and d * d * m <= _MOST
@@ -121,10 +155,10 @@ def _look_work(problem: Problem) -> float:
     return n * m * (d * (d + 1.0) + 2.0 * d + _ENTRY) + 2.0 * m * d**3
 
 
-def _weighted_gram(data: Data, weight: NDArray) -> NDArray:
-    """Return X' diag(weight) X in double precision."""
+def bound_block(data: Data, loss: Loss, cost: NDArray) -> NDArray:
+    """Return X' diag(cost h) X in double precision, with h half the bound of the curvature."""
     gram = np.zeros((data.n_features, data.n_features))
-    roots = np.sqrt(weight)
+    roots = np.sqrt(0.5 * loss.curvature * cost)
     for rows, part in data.parts_of():  # type: ignore[attr-defined]
         weighted = part * roots[rows, None]
         gram += weighted.T @ weighted

@@ -10,10 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from topkopt import losses
 from topkopt._validation import as_labels, as_weight
-from topkopt.solvers.data import Data, as_data
+from topkopt.solvers.data import Data
 from topkopt.solvers.epochs import Examples
+from topkopt.solvers.matrices import as_data
 
-__all__ = ["Problem", "as_problem"]
+__all__ = ["Problem", "as_problem", "costs_of"]
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,13 @@ class Problem:
             *extra,
         )
 
+    def zero_dual(self) -> NDArray:
+        """Return dual blocks to begin with."""
+        return np.zeros((self.data.n_rows, self.n_classes), self.data.dtype)
+
     def at(self, C: float) -> Problem:
         """Return the same problem for another C."""
-        return replace(self, C=C, cost=_costs(C, self.weight, self.data))
+        return replace(self, C=C, cost=costs_of(C, self.weight, self.data))
 
     def of(self, loss: losses.Loss) -> Problem:
         """Return the same problem for another loss."""
@@ -68,9 +73,10 @@ def as_problem(
     sample_weight: ArrayLike | None,
     kernel: bool | str,
     n_classes: int | None,
+    sampling: str = "auto",
 ) -> Problem:
     """Check the user's data and put them together."""
-    data = as_data(X, kernel)
+    data = as_data(X, kernel, sampling)
     if data.n_rows == 0:
         raise ValueError("X must have at least one row, got none.")
     index, start, m = as_labels(y, data.n_rows, n_classes, multilabel=loss.multilabel)
@@ -78,10 +84,10 @@ def as_problem(
         raise ValueError(f"y must hold at least 2 classes, got {m}; add examples of others.")
     loss.check_classes(m)
     weight = as_weight(sample_weight, data.n_rows)
-    return Problem(data, loss, index, start, m, weight, C, _costs(C, weight, data))
+    return Problem(data, loss, index, start, m, weight, C, costs_of(C, weight, data))
 
 
-def _costs(C: float, weight: NDArray, data: Data) -> NDArray:
+def costs_of(C: float, weight: NDArray, data: Data) -> NDArray:
     """Return C times the weights, where all that is computed from them can be represented."""
     limits, most = np.finfo(data.dtype), np.finfo(np.float64)
     if not most.tiny <= C <= most.max / (4 * data.n_rows):

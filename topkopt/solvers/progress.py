@@ -19,6 +19,16 @@ __all__ = ["Progress"]
 
 _LOGGER = logging.getLogger("topkopt")
 
+# The columns of a history, and their names in a state.
+_COLUMNS = {
+    "epoch": "epoch",
+    "seconds": "seconds",
+    "primal": "primal",
+    "dual": "dual_value",
+    "gap": "gap",
+    "method": "method",
+}
+
 
 class Progress:
     """The history of a training, shown on the terminal, the logger and to a callback.
@@ -51,6 +61,16 @@ class Progress:
     def seconds(self) -> float:
         """Return the time since the start."""
         return time.perf_counter() - self.begin
+
+    def resume(self, history: dict[str, NDArray]) -> None:
+        """Go on with what an earlier training has recorded."""
+        columns = [history[name].tolist() for name in _COLUMNS]
+        self.states = [
+            State(**dict(zip(_COLUMNS.values(), row, strict=True)), _arrays=[None, None])
+            for row in zip(*columns, strict=True)
+        ]
+        if self.states:
+            self.begin -= self.states[-1].seconds
 
     def check(self, state: State) -> bool:
         """Take note of a state; true if the callback asks to stop."""
@@ -92,17 +112,9 @@ class Progress:
 
     def history(self) -> dict[str, NDArray]:
         """Return what was recorded, as arrays."""
-        fields = {
-            "epoch": "epoch",
-            "seconds": "seconds",
-            "primal": "primal",
-            "dual": "dual_value",
-            "gap": "gap",
-            "method": "method",
-        }
         return {
             key: np.array([getattr(state, name) for state in self.states])
-            for key, name in fields.items()
+            for key, name in _COLUMNS.items()
         }
 
     def _line(self, state: State) -> str:

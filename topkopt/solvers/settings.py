@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from topkopt._validation import check_k, check_scalar
+from topkopt._threads import as_team
+from topkopt._validation import check_flag, check_k, check_scalar
 from topkopt.solvers.solution import State
 
 __all__ = ["Settings", "check_settings"]
@@ -28,6 +29,10 @@ class Settings:
     callback: Callable[[State], Any] | None = None
     verbose: int = 0
     on_interrupt: str = "raise"
+    keep_dual: bool = True
+    n_threads: int | None = None
+    checkpoint: str | None = None
+    along_path: bool = False  # whether another training starts where this one ends
 
 
 def check_settings(**given: Any) -> Settings:
@@ -45,8 +50,10 @@ def check_settings(**given: Any) -> Settings:
         raise TypeError(
             f"callback must be a function of a State, or None, got {settings.callback!r}."
         )
+    check_flag(settings.keep_dual, "keep_dual")
     if settings.on_interrupt not in ("raise", "return"):
         raise ValueError(f"on_interrupt must be raise or return, got {settings.on_interrupt!r}.")
+    as_team(settings.n_threads)
     return settings
 
 

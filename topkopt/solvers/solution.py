@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topkopt import losses
+from topkopt.solvers.compact import CompactField
 
 __all__ = ["ConvergenceWarning", "Solution", "State"]
 
@@ -81,7 +82,8 @@ class Solution:
         The weights W of the linear scores ``X @ W``; None with a kernel.
     dual : ndarray of shape (n, m) or None
         The dual variables A, with ``W = X.T @ A``; the scores of a kernel are ``K @ A``. None
-        where they were not kept.
+        where they were not kept. If most are 0, as with hinge losses, they are kept and pickled as
+        a sparse matrix, and each access makes a new array, which is read-only.
     primal, dual_value : float
         The primal objective P and the dual one D, in the scale of the papers:
         ``P = 1/n sum_i w_i loss_i + 1/(2 C n) |W|^2``. The optimum is between them.
@@ -160,3 +162,7 @@ class Solution:
             f"{certificate}\n"
             f"in the scale of scikit-learn, |W|^2/2 + C * sum of losses: {self.objective:.10g}"
         )
+
+
+# A field of a dataclass cannot be a descriptor without a default: it becomes one afterwards.
+Solution.dual = CompactField("dual")  # type: ignore[assignment]

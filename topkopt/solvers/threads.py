@@ -7,23 +7,23 @@ as long as with one thread. Large products do gain.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
-from functools import cache
+from contextlib import AbstractContextManager
 
-from threadpoolctl import ThreadpoolController
+from topkopt._threads import Team, blas_threads
 
-__all__ = ["threads_for"]
+__all__ = ["threads_for", "worth_threads"]
 
 _WORTH_THREADS = 1.5e8  # floating-point operations: about 5 ms on one core
 
 
-@cache
-def _controller() -> ThreadpoolController:
-    return ThreadpoolController()
+def worth_threads(operations: float) -> bool:
+    """Whether a matrix product of that many operations gains from a second thread."""
+    return operations >= _WORTH_THREADS
 
 
-def threads_for(operations: float) -> AbstractContextManager[object]:
-    """Limit BLAS to one thread while products of that many operations are computed, if few."""
-    if operations >= _WORTH_THREADS:
-        return nullcontext()
-    return _controller().limit(limits=1, user_api="blas")
+def threads_for(operations: float, team: Team) -> AbstractContextManager[None]:
+    """Let BLAS use the threads of a team while products of that many operations are computed.
+
+    If they are small, it is one thread.
+    """
+    return blas_threads(team.size() if worth_threads(operations) else 1)

@@ -6,27 +6,46 @@ The steps themselves are compiled, see ``epochs``.
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from topkopt import losses
+from topkopt._threads import as_team
 from topkopt._validation import check_scalar
 from topkopt.solvers.certificate import Certificate, Stationarity
+from topkopt.solvers.checkpoint import Checkpoint, NoCheckpoint, check_checkpoint
 from topkopt.solvers.choice import check_method, make_method
 from topkopt.solvers.data import Data, KernelData
 from topkopt.solvers.lbfgs import make_lbfgs
 from topkopt.solvers.method import Method
 from topkopt.solvers.problem import Problem, as_problem
 from topkopt.solvers.progress import Progress
+from topkopt.solvers.row_blocks import is_large_file
+from topkopt.solvers.scaling import scaled_blocks
 from topkopt.solvers.settings import Settings, check_settings
 from topkopt.solvers.solution import ConvergenceWarning, Solution, State
+from topkopt.solvers.streams import STREAMED, StreamData
 from topkopt.solvers.threads import threads_for
 
-__all__ = ["check_kernel", "solve", "train"]
+__all__ = [
+    "as_generator",
+    "block_size_for",
+    "check_kernel",
+    "check_sampling",
+    "check_start_dual",
+    "check_streamed",
+    "solve",
+    "start_coef",
+    "train",
+]
+
+Start = Callable[[Problem, Settings, Any, int], Method]
 
 
 def solve(
@@ -48,6 +67,10 @@ def solve(
     verbose: int = 0,
     n_classes: int | None = None,
     on_interrupt: str = "raise",
+    n_threads: int | None = None,
+    keep_dual: bool = True,
+    sampling: str = "auto",
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> Solution:
     """Train a linear or kernel classifier and certify the result.
 
@@ -62,7 +85,9 @@ def solve(
     X : array_like or sparse matrix of shape (n, d), or (n, n) with `kernel`
         The examples as rows, or their Gram matrix. float32 and float64 are kept, a dense X is not
         copied (any memory order, memory-mapped too); sparse formats other than CSR are converted.
-        The squared norms of the rows must be finite.
+        The squared norms of the rows must be finite. An object that is no array, but has `shape`,
+        `dtype` and slices of rows, such as a dataset of h5py or an array of Zarr, is read in blocks
+        and never held as a whole; see the Notes.
     y : array_like of shape (n,) or (n, m)
         Labels 0, 1, ..., m - 1; for multilabel losses also an indicator matrix.
     loss : Loss or str
@@ -119,6 +144,22 @@ def solve(
         have an example.
     on_interrupt : {"raise", "return"}, default "raise"
         What Ctrl-C does: raise KeyboardInterrupt, or return what is certified so far.
+    n_threads : int, optional
+        How many threads work on the rows; by default as many as BLAS would use. Another number
+        changes results by rounding, the same one repeats them bit for bit.
+    keep_dual : bool, default True
+        False returns ``dual=None`` for a linear classifier; then L-BFGS never makes the n times m
+        dual variables. The other methods need them while they train.
+    sampling : {"auto", "rows", "blocks"}, default "auto"
+        How coordinate ascent shuffles: "rows", all rows of an X in memory or in a memory-mapped
+        file; or "blocks" of rows and the rows within each, so that a disk is read in sequence.
+        "auto" takes blocks for an X that is read in blocks, and with "auto", "sdca" and "lbfgs" for
+        a memory-mapped file of 256 MB or more; else rows.
+    checkpoint : path, optional
+        A .npz that is written every half a minute or so, at the end and on Ctrl-C, in one step: it
+        is never half there. If it exists when the training begins, the training goes on from it,
+        also after kill -9, also for another `tol` or `max_epochs` (which counts all epochs, those
+        before too); a file of another problem, or a damaged one, raises. See the Notes.
 
     Returns
     -------
@@ -131,7 +172,8 @@ def solve(
     n of them), because rounding leaves it with eigenvalues slightly below 0; the certificate is
     that of the matrix with this addition.
 
-    "auto" trains a smooth loss on dense data with few features (up to 128) by L-BFGS. Otherwise,
+    "auto" trains a smooth loss on dense data with few features (up to 128, or some hundred if there
+    are few classes) by L-BFGS. Otherwise,
     and on data so small that an epoch is over before a step of L-BFGS has begun, it starts with
     epochs of coordinate ascent and looks, at every certificate, how many passes are left at that
     pace. A smooth loss goes on with L-BFGS if these are more than a few, another one with Newton's
@@ -141,7 +183,25 @@ def solve(
     method that ended it. The choices follow from counted work alone, so that a seed repeats; the
     history names the method of every step.
 
-    BLAS uses one thread where the matrix products are too small to gain from more.
+    What is read in blocks needs `shape` (n, d), a NumPy `dtype` and ``X[first:last]``, which
+    returns rows as a new array (or lists) of that dtype. A block has about 16 MB, in whole chunks
+    if X has `chunks` as in Zarr and h5py; a thread reads one ahead. The file may not change during
+    the training: a block of another shape or dtype, or with entries that are not finite, raises.
+    "auto" trains a smooth loss by L-BFGS then, in the memory of a few W, a few blocks and some 100
+    bytes per example, and any other loss by "sdca", which has the n times m dual variables in
+    memory and extrapolates only when few examples still move. Shuffled blocks converge as fast as
+    shuffled rows if every block has examples of most classes: do not sort a file by class. The
+    other methods need all rows at once.
+
+    Threads take ranges of the rows of evaluations, certificates and products, and with large
+    matrices the products of each block of "sdca"; each has a gradient of its own to add to, of the
+    size of W in float64. BLAS uses one thread meanwhile, and where its products are too small to
+    gain from more.
+
+    A checkpoint holds W, the dual variables where the method has them, and the history. Nothing in
+    it is believed: W = X'A and the certificate are computed anew. What a method has learnt besides,
+    such as the last steps of L-BFGS, it learns again, so that the bits differ from those of a
+    training in one go. For a loss that is not convex what follows the softmax solution is saved.
 
     `topkopt.losses.TruncatedTopKEntropy` is not convex: the softmax solution is computed first and
     then improved by L-BFGS; there is no certificate, and the gap is NaN.
@@ -184,9 +244,32 @@ def solve(
         callback=callback,
         verbose=verbose,
         on_interrupt=on_interrupt,
+        n_threads=n_threads,
+        keep_dual=keep_dual,
+        checkpoint=check_checkpoint(checkpoint),
     )
-    problem = as_problem(X, y, loss, C, sample_weight, check_kernel(kernel), n_classes)
+    kernel = check_kernel(kernel)
+    sampling = check_sampling(sampling, X, method, kernel)
+    problem = as_problem(X, y, loss, C, sample_weight, kernel, n_classes, sampling)
+    check_streamed(problem.data, method)
     return train(problem, settings, warm_start)
+
+
+def check_sampling(sampling: Any, X: Any, method: str, kernel: bool | str) -> str:
+    """Return sampling, which is "auto", "rows" or "blocks"; a large file is read in blocks."""
+    if sampling not in ("auto", "rows", "blocks"):
+        raise ValueError(f"sampling must be auto, rows or blocks, got {sampling!r}.")
+    able = method in STREAMED and not kernel
+    return "blocks" if sampling == "auto" and able and is_large_file(X) else str(sampling)
+
+
+def check_streamed(data: Data, method: str) -> None:
+    """Raise where a method needs all rows at once and they are read in blocks."""
+    if isinstance(data, StreamData) and method not in STREAMED:
+        raise ValueError(
+            f"method must be one of {', '.join(STREAMED)} for X that is read in blocks, got "
+            f"{method!r}; load X with numpy.asarray, or leave sampling at 'rows'."
+        )
 
 
 def check_kernel(kernel: Any) -> bool | str:
@@ -206,16 +289,29 @@ def train(
     *,
     title: str = "",
     stacklevel: int = 3,
+    start: Start | None = None,
 ) -> Solution:
-    """Train and warn unless the gap was reached."""
+    """Train and warn unless the gap was reached.
+
+    Along a path a solution has the dual variables that the next training needs, even if they are
+    not to be kept. `start` makes the method, if it is not one of `choice`.
+    """
+    start = start or _start
+    team = as_team(settings.n_threads).settled()
+    problem = replace(problem, data=problem.data.on(team))
     progress = Progress(settings.tol, settings.verbose, settings.callback, title)
-    size = _block_size(settings.block_size, problem.data, problem.n_classes)
+    file = Checkpoint(settings.checkpoint, problem) if settings.checkpoint else NoCheckpoint()
+    warm_start = file.load(settings.method, progress) or warm_start
+    size = block_size_for(settings.block_size, problem.data, problem.n_classes)
+    operations = problem.data.product_size(problem.n_classes, size)
     try:
-        with threads_for(problem.data.product_size(problem.n_classes, size)):
+        with team.at_work(), threads_for(operations, team):
             if not problem.loss.convex and warm_start is None:
-                softmax, quiet = problem.of(losses.Softmax()), Progress(settings.tol)
-                warm_start, _ = _ascend(softmax, settings, quiet, None, size)
-            solution, complaint = _ascend(problem, settings, progress, warm_start, size)
+                softly = Progress(settings.tol), None, size, start, NoCheckpoint()
+                warm_start, _ = _ascend(problem.of(losses.Softmax()), settings, *softly)
+            solution, complaint = _ascend(
+                problem, settings, progress, warm_start, size, start, file
+            )
     finally:
         progress.close()
     if not solution.converged:
@@ -223,12 +319,14 @@ def train(
     return solution
 
 
-def _block_size(block_size: int | str, data: Data, m: int) -> int:
+def block_size_for(block_size: int | str, data: Data, m: int) -> int:
+    """Return how many rows to take together."""
     size = data.auto_block(m) if isinstance(block_size, str) else block_size
     return min(size, data.most_together() or size)
 
 
-def _as_generator(random_state: Any) -> Any:
+def as_generator(random_state: Any) -> Any:
+    """Return what draws the orders of epochs."""
     if hasattr(random_state, "permutation"):
         return random_state
     try:
@@ -253,10 +351,8 @@ def _check_warm_start(problem: Problem, warm_start: Any) -> None:
         )
 
 
-def _start_dual(problem: Problem, warm_start: Solution | None) -> NDArray:
-    """Return dual variables to start from; -a_i/C_i stays as it was, and so feasible."""
-    if warm_start is None:
-        return np.zeros((problem.data.n_rows, problem.n_classes), problem.data.dtype)
+def check_start_dual(problem: Problem, warm_start: Any) -> None:
+    """Raise unless the solution has dual variables that can be gone on from."""
     _check_warm_start(problem, warm_start)
     if warm_start.loss != problem.loss:
         raise ValueError(
@@ -268,16 +364,17 @@ def _start_dual(problem: Problem, warm_start: Solution | None) -> NDArray:
             "warm_start must be a Solution with dual variables, got one without; train it with "
             "keep_dual=True."
         )
-    ratio = np.divide(
-        problem.cost,
-        warm_start.cost,
-        out=np.zeros_like(problem.cost),
-        where=warm_start.cost > 0,
-    )
-    return (warm_start.dual * ratio[:, None]).astype(problem.data.dtype)
 
 
-def _start_coef(problem: Problem, warm_start: Solution | None) -> NDArray | None:
+def _start_dual(problem: Problem, warm_start: Any) -> NDArray | None:
+    """Return feasible dual variables to start from, None for 0."""
+    if warm_start is None:
+        return None
+    check_start_dual(problem, warm_start)
+    return scaled_blocks(problem, warm_start.dual, warm_start.cost, warm_start.coef)
+
+
+def start_coef(problem: Problem, warm_start: Solution | None) -> NDArray | None:
     """Return weights to start from, or with a kernel what takes their place."""
     if warm_start is None:
         return None
@@ -300,10 +397,20 @@ def _start(
     """Return the method, where it starts."""
     custom = isinstance(problem.loss, losses.CustomLoss)
     if settings.method == "lbfgs" or custom or not problem.loss.convex:
-        return make_lbfgs(problem, _start_coef(problem, warm_start))
-    dual = _start_dual(problem, warm_start)
-    rng = _as_generator(settings.random_state)
+        return make_lbfgs(problem, start_coef(problem, warm_start), settings.keep_dual)
+    if _goes_on_from_coef(problem, settings, warm_start):
+        start_coef(problem, warm_start)
+        dual = None
+    else:
+        dual = _start_dual(problem, warm_start)
+    rng = as_generator(settings.random_state)
     return make_method(problem, settings, dual, warm_start, rng, block_size)
+
+
+def _goes_on_from_coef(problem: Problem, settings: Settings, warm_start: Any) -> bool:
+    """Whether "auto" continues a training without dual variables, by L-BFGS."""
+    able = settings.method == "auto" and problem.loss.smooth
+    return able and isinstance(warm_start, Solution) and warm_start.dual is None
 
 
 def _ascend(
@@ -312,11 +419,13 @@ def _ascend(
     progress: Progress,
     warm_start: Solution | None,
     block_size: int,
+    start: Start,
+    file: NoCheckpoint,
 ) -> tuple[Solution, str]:
     """Train with the gap as the only stopping rule; also return what to complain of."""
-    method = _start(problem, settings, warm_start, block_size)
+    method = start(problem, settings, warm_start, block_size)
     every = 0.0 if isinstance(settings.check_every, str) else settings.check_every
-    passes, due, settled = 0.0, 0.0, True
+    passes, due, settled = file.passes, 0.0, True
     reason = f"max_epochs={settings.max_epochs} reached"
     try:
         while True:
@@ -324,10 +433,11 @@ def _ascend(
             reason = method.stuck or reason
             if last or passes >= due:
                 due = passes + every
-                if last:
+                if last or (method.ready and not settled):
                     method.settle()
+                    settled = True
                 found = method.certificate()
-                if found.reaches(settings.tol) and not (last or settled):
+                if found.reaches(settings.tol) and not settled:
                     method.settle()
                     settled = True
                     found = method.certificate()
@@ -339,30 +449,49 @@ def _ascend(
             progress.move_on()
             passes += method.advance(settings.max_epochs - passes)
             settled = False
+            file.save_if_due(method, passes, progress)
     except KeyboardInterrupt:
         if settings.on_interrupt == "raise":
+            file.save(method, passes, progress)
             raise
         method.settle()
         found = method.certificate()
         progress.note(_state(passes, progress, found, method))
         reason = "interrupted"
-    solution = Solution(
-        coef=None if isinstance(problem.data, KernelData) else method.coef,
-        dual=method.dual,
+    file.save(method, passes, progress)
+    kept = settings.keep_dual or (settings.along_path and method.has_dual)
+    solution = _solution(problem, settings, progress, method, found, math.ceil(passes), kept)
+    return solution, _complaint(reason, found, settings.tol)
+
+
+def _solution(
+    problem: Problem,
+    settings: Settings,
+    progress: Progress,
+    method: Method,
+    found: Certificate,
+    n_epochs: int,
+    kept: bool,
+) -> Solution:
+    """Return where the method is as a solution, whose dual variables a kernel needs anyway."""
+    kernel = isinstance(problem.data, KernelData)
+    kept = kept or kernel
+    return Solution(
+        coef=None if kernel else method.coef,
+        dual=method.dual if kept else None,
         primal=found.primal,
         dual_value=found.dual_value,
         gap=found.gap,
         converged=found.reaches(settings.tol),
-        n_epochs=math.ceil(passes),
+        n_epochs=n_epochs,
         history=progress.history(),
         loss=problem.loss,
         C=problem.C,
         tol=settings.tol,
-        cost=problem.cost,
+        cost=problem.cost if kept else None,
         n_examples=problem.data.n_rows,
         n_classes=problem.n_classes,
     )
-    return solution, _complaint(reason, found, settings.tol)
 
 
 def _state(passes: float, progress: Progress, found: Certificate, method: Method) -> State:

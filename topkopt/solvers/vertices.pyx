@@ -62,6 +62,14 @@ cdef class VertexExamples(Examples):
         self.smoothing = loss.smoothing
         self.all_slots = all_slots
 
+    def part(self, rows):
+        """Return a slice of the examples, with scratch of its own: threads can take one each."""
+        cdef VertexExamples part = super().part(rows)
+        part.hard = self.hard
+        part.smoothing = self.smoothing
+        part.all_slots = self.all_slots
+        return part
+
     cdef double weighed_square(self, Py_ssize_t i, const double* d) noexcept nogil:
         # The part of <d,d> that the smoothing weighs
         cdef double square = 0.0, own = d[self.labels(i).index[0]]

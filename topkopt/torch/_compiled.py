@@ -7,11 +7,7 @@ depend on their number.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,40 +15,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from topkopt._threads import Team
 from topkopt.torch._operators import OPERATORS, Operator
 from topkopt.torch._row_losses import ROW_LOSSES, RowLoss
 
 __all__ = ["call_loss", "call_operator", "has_kernels"]
 
-_WORTH_A_THREAD = 50_000  # numbers
-
 
 def has_kernels(x: Tensor) -> bool:
     """Return whether the kernels take such tensors."""
     return x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
-
-
-# Threads ------------------------------------------------------------------------------------
-
-
-@cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="topkopt")
-
-
-if hasattr(os, "register_at_fork"):  # the threads of a pool stay behind in the parent
-    os.register_at_fork(after_in_child=_pool.cache_clear)
-
-
-def _in_parts(work: Callable[[slice], None], n_rows: int, length: int) -> None:
-    """Call work(rows) for parts that cover all rows, in as many threads as torch may use."""
-    parts = min(torch.get_num_threads(), 1 + n_rows * length // _WORTH_A_THREAD, max(n_rows, 1))
-    ends = np.linspace(0, n_rows, parts + 1).astype(int).tolist()
-    slices = [slice(start, end) for start, end in pairwise(ends)]
-    waiting = [_pool(parts - 1).submit(work, part) for part in slices[1:]] if parts > 1 else []
-    work(slices[0])
-    for part in waiting:
-        part.result()
 
 
 # Maps ---------------------------------------------------------------------------------------
@@ -76,14 +48,9 @@ def _solve_rows(operator: Operator, b: Tensor, *bounds: Tensor) -> Tensor:
         bound.expand_as(b).reshape(rows.shape).numpy() if bound.ndim else bound.numpy()
         for bound in bounds
     ]
-
-    def work(part: slice) -> None:
-        own = [bound[part] if bound.ndim else bound for bound in spread]
-        solve: Any = operator.compiled  # which takes as many bounds as there are
-        solve(rows[part], *own, out=out[part])
-
+    solve: Any = operator.compiled  # which takes as many bounds as there are
     if x.numel():
-        _in_parts(work, *rows.shape)
+        solve(rows, *spread, out=out, n_threads=torch.get_num_threads())
     return x
 
 
@@ -153,7 +120,7 @@ def _evaluate_rows(loss: RowLoss, rows: Tensor, labels: Tensor) -> tuple[Tensor,
         loss.compiled(scores[part], (index, own), value[part], gradient[part])
 
     if rows.numel():
-        _in_parts(work, *scores.shape)
+        Team(torch.get_num_threads()).each_row(work, *scores.shape)
     return values, gradients
 
 

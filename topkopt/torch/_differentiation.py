@@ -27,6 +27,11 @@ def _takes_kernels(x: Tensor) -> bool:
     return use_kernels and _compiled.has_kernels(x)
 
 
+def _is_differentiated(x: Tensor) -> bool:
+    """Return whether a derivative may be asked for; torch 2.4 traces functions only then."""
+    return torch.is_grad_enabled() and x.requires_grad
+
+
 def _to_front(tensor: Tensor, dim: int | None, ndim: int) -> Tensor:
     """Move the dimension of vmap to the front of a tensor that is broadcast to ndim others."""
     if dim is None:
@@ -85,7 +90,8 @@ def solve(operator: Operator, b: Tensor, *bounds: Tensor) -> Tensor:
         return _Solve.apply(operator, b, *bounds)
     if _takes_kernels(b):
         return _compiled.call_operator(operator, b, *bounds)
-    return _Traced.apply(operator, b, *bounds)
+    call = _Traced.apply if _is_differentiated(b) else _Traced.forward
+    return call(operator, b, *bounds)
 
 
 # Losses -------------------------------------------------------------------------------------
@@ -140,4 +146,5 @@ def evaluate(loss: RowLoss, s: Tensor, target: Tensor) -> Tensor:
         return _Evaluate.apply(loss, s, target)[0]
     if _takes_kernels(s):
         return _compiled.call_loss(loss, s, target)[0]
-    return _TracedLoss.apply(loss, s, target)[0]
+    call = _TracedLoss.apply if _is_differentiated(s) else _TracedLoss.forward
+    return call(loss, s, target)[0]

@@ -18,7 +18,7 @@ from torch import Tensor
 import topkopt.torch._pieces as _pieces
 from topkopt import projections, prox
 from topkopt.torch._pure import entropy, knapsack, topk, weighted
-from topkopt.torch._pure.scan import Level, as_it_is
+from topkopt.torch._pure.scan import Level, as_it_is, constants
 
 __all__ = [
     "OPERATORS",
@@ -57,7 +57,7 @@ class Operator:
         """Solve in torch operations; the dtype is float32 or float64."""
         raise NotImplementedError
 
-    def compiled(self, b: NDArray, out: NDArray) -> None:
+    def compiled(self, b: NDArray, out: NDArray, n_threads: int) -> None:
         """Solve rows with the kernels."""
         raise NotImplementedError
 
@@ -76,8 +76,8 @@ class Simplex(Operator):
     def pure(self, b: Tensor) -> Tensor:
         return knapsack.project_simplex(b, self.radius)
 
-    def compiled(self, b: NDArray, out: NDArray) -> None:
-        projections.project_simplex(b, self.radius, out=out)
+    def compiled(self, b: NDArray, out: NDArray, n_threads: int) -> None:
+        projections.project_simplex(b, self.radius, out=out, n_threads=n_threads)
 
     def derivative(self, x: Tensor, g: Tensor) -> Tensor:
         return _pieces.box_pieces(g, x > 0, 0.0, True)
@@ -109,9 +109,18 @@ class Box(Operator):
         bounds = lower.expand_as(b), upper.expand_as(b)
         return knapsack.project_box(b, *bounds, self.total, self.equality, self.bias)
 
-    def compiled(self, b: NDArray, lower: NDArray, upper: NDArray, out: NDArray) -> None:  # type: ignore[override]
+    def compiled(  # type: ignore[override]
+        self, b: NDArray, lower: NDArray, upper: NDArray, out: NDArray, n_threads: int
+    ) -> None:
         projections.project_capped_simplex(
-            b, lower, upper, self.total, equality=self.equality, bias=self.bias, out=out
+            b,
+            lower,
+            upper,
+            self.total,
+            equality=self.equality,
+            bias=self.bias,
+            out=out,
+            n_threads=n_threads,
         )
 
     def derivative(self, x: Tensor, g: Tensor, lower: Tensor, upper: Tensor) -> Tensor:  # type: ignore[override]
@@ -136,9 +145,9 @@ class TopKSimplex(Operator):
         project = getattr(topk, f"project_{self.kind}")
         return project(b, self.k, self.radius, self.bias, level)
 
-    def compiled(self, b: NDArray, out: NDArray) -> None:
+    def compiled(self, b: NDArray, out: NDArray, n_threads: int) -> None:
         projections.project_topk_simplex(
-            b, self.k, self.radius, kind=self.kind, bias=self.bias, out=out
+            b, self.k, self.radius, kind=self.kind, bias=self.bias, out=out, n_threads=n_threads
         )
 
     def derivative(self, x: Tensor, g: Tensor) -> Tensor:
@@ -174,15 +183,21 @@ class WeightedTopK(Operator):
         parameters = self.weights, self.radius, self.label, self.bias
         return weighted.project_weighted(b, *parameters, level)
 
-    def compiled(self, b: NDArray, out: NDArray) -> None:
+    def compiled(self, b: NDArray, out: NDArray, n_threads: int) -> None:
         projections.project_weighted_topk(
-            b, self.weights, self.radius, label=self.label, bias=self.bias, out=out
+            b,
+            self.weights,
+            self.radius,
+            label=self.label,
+            bias=self.bias,
+            out=out,
+            n_threads=n_threads,
         )
 
     def derivative(self, x: Tensor, g: Tensor) -> Tensor:
         if not self.weights or self.radius == 0:
             return torch.zeros_like(g)
-        w = torch.tensor(self.weights, dtype=x.dtype, device=x.device)
+        w = constants(self.weights, x)
         return _pieces.weighted_pieces(x, g, w, self.radius, self.label, self.bias)
 
 
@@ -203,8 +218,10 @@ class EntropySimplex(Operator):
     def pure(self, b: Tensor) -> Tensor:
         return entropy.prox_entropy(b, self.alpha, self.radius, self.upper)
 
-    def compiled(self, b: NDArray, out: NDArray) -> None:
-        prox.prox_entropy_simplex(b, self.alpha, self.radius, upper=self.upper, out=out)
+    def compiled(self, b: NDArray, out: NDArray, n_threads: int) -> None:
+        prox.prox_entropy_simplex(
+            b, self.alpha, self.radius, upper=self.upper, out=out, n_threads=n_threads
+        )
 
     def derivative(self, x: Tensor, g: Tensor) -> Tensor:
         return _pieces.entropy_pieces(x, g, self.alpha, self.upper)
@@ -221,8 +238,8 @@ class TopKEntropy(Operator):
     def pure(self, b: Tensor) -> Tensor:
         return entropy.prox_topk_entropy(b, self.alpha, self.k)
 
-    def compiled(self, b: NDArray, out: NDArray) -> None:
-        prox.prox_topk_entropy(b, self.alpha, self.k, out=out)
+    def compiled(self, b: NDArray, out: NDArray, n_threads: int) -> None:
+        prox.prox_topk_entropy(b, self.alpha, self.k, out=out, n_threads=n_threads)
 
     def derivative(self, x: Tensor, g: Tensor) -> Tensor:
         return _pieces.topk_entropy_pieces(x, g, self.alpha, self.k)

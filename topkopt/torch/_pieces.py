@@ -58,8 +58,11 @@ def _with_bias(
     """Return (P - c (P1)(P1)') g."""
     moved, ones = project(g), project(torch.ones_like(g))
     total = _sum(ones)
-    fixed = torch.as_tensor(sum_fixed, device=g.device)
-    c = torch.where(fixed, 1.0 / _nonzero(total), bias / (1.0 + bias * total))
+    moving = bias / (1.0 + bias * total)
+    if isinstance(sum_fixed, bool):
+        c = 1.0 / _nonzero(total) if sum_fixed else moving
+    else:
+        c = torch.where(sum_fixed, 1.0 / _nonzero(total), moving)
     return moved - c * ones * _sum(moved)
 
 
@@ -142,7 +145,7 @@ def weighted_pieces(
     order = x.argsort(dim=-1, descending=True, stable=True)
     row = x.gather(-1, order)
     length = x.shape[-1]
-    w = torch.nn.functional.pad(weights, (0, max(0, length + label - weights.numel())))
+    w = torch.nn.functional.pad(weights, (0, max(0, length + int(label) - weights.numel())))
     mass = w[:length]
     heads, allowed = row.cumsum(-1), mass.cumsum(0)
     if not label:

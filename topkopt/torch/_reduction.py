@@ -26,7 +26,7 @@ def reduced(
     loss.check_classes(input.shape[classes])
     scores, sets = input.movedim(classes, -1), target
     device = input.device.type
-    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+    if _has_autocast(device) and torch.is_autocast_enabled(device):
         scores = scores.float()
     result = scores.dtype
     if scores.dtype not in (torch.float32, torch.float64):
@@ -45,6 +45,11 @@ def reduced(
         return values.to(result)
     total = values.sum()
     return (total if reduction == "sum" else total / counts.sum()).to(result)
+
+
+@torch.compiler.assume_constant_result  # torch 2.4 cannot trace the question
+def _has_autocast(device: str) -> bool:
+    return torch.amp.is_autocast_available(device)
 
 
 def _check_shapes(loss: RowLoss, input: Tensor, target: Tensor, weight: Tensor | None) -> int:

@@ -25,7 +25,7 @@ from topkopt.losses.batch import evaluate_rows
 from topkopt.torch._operators import Kind, Operator, TopKSimplex, WeightedTopK
 from topkopt.torch._pure.bipartite import project_bipartite
 from topkopt.torch._pure.entropy import topk_softmax
-from topkopt.torch._pure.scan import Level
+from topkopt.torch._pure.scan import Level, constants
 
 __all__ = [
     "ROW_LOSSES",
@@ -251,7 +251,7 @@ class WeightedTopKHinge(MaxMargin):
     def vertex(self, others: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
         h = 1.0 + (others - label)
         order = others.argsort(dim=-1, descending=True, stable=True)
-        w = torch.tensor(self.weights, dtype=h.dtype, device=h.device)
+        w = constants(self.weights, h)
         w = torch.nn.functional.pad(w, (0, h.shape[-1] + 1 - w.numel()))
         place = torch.arange(h.shape[-1], device=h.device)
         if self.label:  # a slot of margin 0 moves those behind it one place on

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from topkopt.torch._pure.lambert import inverse_lambertw_exp, lambertw_exp
-from topkopt.torch._pure.scan import Level, as_it_is, running_from_end, take
+from topkopt.torch._pure.scan import Level, as_it_is, constants, running_from_end, take
 
 __all__ = ["capped_softmax", "prox_entropy", "prox_topk_entropy", "topk_softmax"]
 
@@ -122,8 +122,7 @@ def prox_entropy(b: Tensor, alpha: float, radius: float, upper: float) -> Tensor
         return value, -rate / total
 
     tiny = torch.finfo(b.dtype).tiny
-    numbers = torch.tensor([target / count, target / b.shape[-1]], dtype=b.dtype, device=b.device)
-    ends = inverse_lambertw_exp(numbers)
+    ends = inverse_lambertw_exp(constants([target / count, target / b.shape[-1]], b))
     low = torch.zeros_like(near) - ends[0]  # here the K largest have the whole mass,
     high = (top[..., :1] - near) - ends[1]  # and here no entry has its part of it
     t = _decreasing_root(evaluate, low, high)

@@ -39,7 +39,9 @@ def _around_root(kinks: Tensor, excess: Callable[[Tensor], Tensor]) -> tuple[Ten
     # The number of kinks up to the root: halve the interval it lies in.
     low = torch.zeros_like(kinks[..., :1], dtype=torch.int64)
     high = low + kinks.shape[-1]
-    for _ in range(kinks.shape[-1].bit_length()):
+    reach = 1
+    while reach <= kinks.shape[-1]:
+        reach *= 2
         middle = (low + high) // 2
         above = excess(take(kinks, middle.clamp(max=kinks.shape[-1] - 1))) >= 0
         open_interval = low < high

@@ -10,12 +10,12 @@ other, the digits of their differences.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-__all__ = ["Level", "as_it_is", "running", "running_from_end", "running_sum", "take"]
+__all__ = ["Level", "as_it_is", "constants", "running", "running_from_end", "running_sum", "take"]
 
 Level = Callable[[Tensor], Tensor]
 
@@ -23,6 +23,11 @@ Level = Callable[[Tensor], Tensor]
 def as_it_is(x: Tensor) -> Tensor:
     """Return x: no shift."""
     return x
+
+
+def constants(numbers: Sequence[float], like: Tensor) -> Tensor:
+    """Return a vector that the device writes itself: a copy from the host would wait for it."""
+    return torch.stack([like.new_full((), number) for number in numbers])
 
 
 def running(x: Tensor, combine: Callable[[Tensor, Tensor], Tensor]) -> Tensor:

@@ -28,6 +28,7 @@ from topkopt.torch._pure.knapsack import threshold
 from topkopt.torch._pure.scan import (
     Level,
     as_it_is,
+    constants,
     running,
     running_from_end,
     running_sum,
@@ -52,7 +53,7 @@ def project_weighted(
     if not weights or radius == 0:
         return torch.zeros_like(b)
     rows = b.reshape(-1, b.shape[-1])
-    w = torch.tensor(weights, dtype=b.dtype, device=b.device) / weights[0]
+    w = constants(weights, b) / weights[0]
     radius = radius * weights[0]
     part = max(1, _MOST // (len(weights) * b.shape[-1]))
     pieces = zip(rows.split(part), level(b).reshape(rows.shape).split(part), strict=True)
