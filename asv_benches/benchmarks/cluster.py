@@ -2,8 +2,10 @@
 
 import contextlib
 import resource
+import sys
 import warnings
 
+import cloudpickle
 import dask.array as da
 from distributed import Client, LocalCluster
 
@@ -16,6 +18,9 @@ from .solvers import clusters
 SHAPE = (400, 8, 7) if QUICK else (20_000, 32, 10)
 LOSSES = {"softmax": losses.Softmax(), "topk_hinge": losses.TopKHinge(2)}
 WORD = 8  # bytes of a number
+
+# The workers cannot import the benchmarks, so what they are asked to run comes with its body.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 def moved(dask_worker):
