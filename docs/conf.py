@@ -88,8 +88,35 @@ def keep_existing(app, docname, source):
     source[0] = re.sub(r"^\?(\S+)\n", resolve, source[0], flags=re.MULTILINE)
 
 
+def drop_dead_links(app, exception):
+    """Take out of the pages of sources what viewcode lists but cannot show.
+
+    Compiled modules have no page, and a module with names of two packages links to one of them.
+    """
+    sources = Path(app.outdir) / "_modules"
+    if exception or not sources.exists():
+        return
+    index = sources / "index.html"
+    lines = index.read_text("utf-8").splitlines(keepends=True)
+    listed = re.compile(r'<li><a href="(topkopt/[^"]+)">')
+    missing = [m and not (sources / m[1]).exists() for m in map(listed.search, lines)]
+    lines = [line for line, gone in zip(lines, missing, strict=True) if not gone]
+    index.write_text("".join(lines), "utf-8")
+    for page in sources.rglob("*.html"):
+
+        def keep(match, page=page):
+            target = page.parent / match[1]
+            found = target.exists() and f'id="{match[2]}"' in target.read_text("utf-8")
+            return match[0] if found else ""
+
+        text = page.read_text("utf-8")
+        back = r'<a class="viewcode-back" href="([^"#]+)#([^"]+)">\[docs\]</a>'
+        page.write_text(re.sub(back, keep, text), "utf-8")
+
+
 def setup(app):
     """Draw what is not committed before the pages that show it are read."""
     app.connect("builder-inited", lambda _: pictures.draw_all(HERE / "course" / "pictures"))
     app.connect("builder-inited", lambda _: curves.draw(HERE / "curves.png"))
     app.connect("source-read", keep_existing)
+    app.connect("build-finished", drop_dead_links)

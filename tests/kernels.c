@@ -101,10 +101,11 @@ static void check_rows(void)
 static void check_topk(void)
 {
     const double row[4] = {0.0, -2.0, -3.0, -INFINITY};
-    double offset = -3.5, cap = 2.0;
-    const int rests = jump_along_path(row, 4, 2.0, 0.0, INFINITY, 3.0, &offset, &cap);
-    expect("the top-k cone by jumps", rests ? fmax(fabs(3.0 + offset + 2.0 / 3.0),
-                                                   fabs(cap - 7.0 / 3.0)) : INFINITY, 8 * EPS);
+    const Cone_one cone = {.k = 2.0, .bias = 0.0, .max_cap = INFINITY, .shift = 3.0};
+    Point_one point = {.offset = -3.5, .cap = 2.0};
+    const int rests = jump_along_path(row, 4, &cone, &point);
+    expect("the top-k cone by jumps", rests ? fmax(fabs(3.0 + point.offset + 2.0 / 3.0),
+                                                   fabs(point.cap - 7.0 / 3.0)) : INFINITY, 8 * EPS);
 }
 
 static void check_products(void)

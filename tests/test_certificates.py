@@ -188,7 +188,7 @@ def test_the_promise_is_taken():
     promised = solve(gram(), Y, "softmax", kernel="psd", random_state=0)
     np.testing.assert_array_equal(promised.dual, checked.dual)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("topkopt.solvers.data._has_cholesky", lambda K, shift: pytest.fail("used"))
+        patch.setattr("topkopt.solvers.gram._has_cholesky", lambda K, shift: pytest.fail("used"))
         quietly(K, y, "softmax", kernel="psd", max_epochs=1)
 
 
@@ -200,9 +200,9 @@ def test_kernel_is_a_flag_or_a_promise(kernel):
 
 def test_a_path_looks_at_its_kernel_once(monkeypatch):
     looks = []
-    original = topkopt.solvers.data._has_cholesky
+    original = topkopt.solvers.gram._has_cholesky
     monkeypatch.setattr(
-        "topkopt.solvers.data._has_cholesky",
+        "topkopt.solvers.gram._has_cholesky",
         lambda K, shift: looks.append(1) or original(K, shift),
     )
     topkopt.path(gram(), Y, "softmax", kernel=True, Cs=[0.1, 1.0, 10.0])
@@ -301,8 +301,9 @@ def test_states_own_what_they_show(loss, kernel):
         state.dual[:] = np.nan  # to look at, and whatever is done to it stays without effect
 
     data = gram() if kernel else X
-    seen = quietly(data, Y, loss, kernel=kernel, callback=callback, random_state=0, max_epochs=9)
-    alone = quietly(data, Y, loss, kernel=kernel, random_state=0, max_epochs=9)
+    options = {"kernel": kernel, "random_state": 0, "tol": 1e-9, "max_epochs": 30}
+    seen = quietly(data, Y, loss, callback=callback, **options)
+    alone = quietly(data, Y, loss, **options)
     np.testing.assert_array_equal(seen.dual, alone.dual)
     assert len(states) > 3
     for state, (coef, _) in zip(states, copies, strict=True):

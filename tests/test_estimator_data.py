@@ -94,7 +94,7 @@ def test_kernels_agree_with_features(estimator):
     ("gamma", "value"), [("scale", 1 / (4 * X.var())), ("auto", 0.25), (2.0, 2.0)]
 )
 def test_gamma(gamma, value):
-    options = {"tol": 1e-10, "random_state": 0, "fit_intercept": False}
+    options = {"tol": 1e-12, "random_state": 0, "fit_intercept": False}
     for data in (X, scipy.sparse.csr_array(X)):
         model = TopKClassifier("softmax", kernel="rbf", gamma=gamma, **options).fit(data, Y)
         assert model.gamma_ == pytest.approx(value)

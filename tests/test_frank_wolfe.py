@@ -127,7 +127,7 @@ def ascent_of(method, loss):
         return seen["ascent"]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("topkopt.solvers.training.make_method", spy)
+        patch.setattr("topkopt.solvers.starts.make_method", spy)
         train(X, y, loss, C=2.0, method=method, max_epochs=1, tol=0.0)
     assert isinstance(seen["ascent"].examples, VertexExamples)
     return seen["ascent"], y

@@ -9,7 +9,6 @@ long double. A failure names the seed: --fuzz-seed repeats it.
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -25,216 +24,20 @@ from topkopt.projections import (
 )
 from topkopt.prox import prox_entropy_simplex, prox_topk_entropy
 
-from .test_arrays import unaligned
+from .exact_projections import (
+    clip,
+    exact_bipartite,
+    exact_box,
+    exact_cone,
+    exact_pinned,
+    exact_weighted,
+    rational,
+)
+from .fuzz_rows import draw_bias, draw_length, draw_out, draw_rows, draw_size, lay_out
 
 LD = np.longdouble
 EPS = np.finfo(np.float64).eps
 INF = np.inf
-
-
-# Exact solutions in rational numbers ----------------------------------------------------------
-
-
-def rational(values):
-    return [Fraction(float(v)) for v in values]
-
-
-def clip(value, low, high):
-    return max(low, value if high is None else min(value, high))
-
-
-def root(function, breaks):
-    """Return the root of a non-increasing function that is linear between the breaks."""
-    breaks = sorted(set(breaks))
-    values = [function(t) for t in breaks]
-    for (left, right), (f, g) in zip(pairwise(breaks), pairwise(values), strict=True):
-        if f >= 0 >= g:
-            return left if f == g else left + (right - left) * f / (f - g)
-    inner, outer = (breaks[0], breaks[0] - 1) if values[0] < 0 else (breaks[-1], breaks[-1] + 1)
-    f, g = function(inner), function(outer)
-    return inner if f == g else inner + (outer - inner) * f / (f - g)
-
-
-def exact_box(b, lower, upper, total, equality, bias):
-    """Return clip(b - t, lower, upper); upper None is infinite."""
-
-    def at(t):
-        return [clip(v - t, lo, hi) for v, lo, hi in zip(b, lower, upper, strict=True)]
-
-    breaks = [v - lo for v, lo in zip(b, lower, strict=True)]
-    breaks += [v - hi for v, hi in zip(b, upper, strict=True) if hi is not None]
-    if not equality:
-        free = at(root(lambda t: bias * sum(at(t)) - t, [*breaks, Fraction(0)]) if bias else 0)
-        if sum(free) <= total:
-            return free
-    return at(root(lambda t: sum(at(t)) - total, breaks))
-
-
-def exact_cone(b, k, radius, bias):
-    """Project onto the top-k cone, cut at the radius (None for none), by trying all pieces."""
-    order = sorted(range(len(b)), key=lambda j: -b[j])
-    d = [b[j] for j in order]
-    zero = [Fraction(0)] * len(b)
-    if len(b) < k or sum(d[:k]) <= 0 or radius == 0:
-        return zero
-    for u, end in product(range(k + 1), range(len(b) + 1)):
-        if (u < k) != (end > u):
-            continue
-        above, middle, m = sum(d[:u], Fraction(0)), sum(d[u:end], Fraction(0)), end - u
-        if u == k:
-            s = above / (k * bias + 1)
-            s = s if radius is None else min(s, radius)
-            t = d[k] if len(d) > k else d[k - 1] - s / k
-        else:
-            s = (middle + m * above / (k - u)) / (
-                Fraction(k - u, k) + m * (bias * k + Fraction(u, k)) / (k - u)
-            )
-            s = s if radius is None else min(s, radius)
-            t = (middle - s * Fraction(k - u, k)) / m
-        placed = [*[v - t >= s / k for v in d[:u]], *[0 <= v - t <= s / k for v in d[u:end]]]
-        price = t - bias * s + (above - u * t - u * s / k) / k  # of the radius
-        if s > 0 and all(placed) and all(v <= t for v in d[end:]) and price >= 0:
-            if price > 0 and s != radius:
-                continue
-            x = zero[:]
-            for place, v in zip(order, d, strict=True):
-                x[place] = clip(v - t, Fraction(0), s / k)
-            return x
-    raise ArithmeticError("no piece fits")
-
-
-def exact_weighted(b, w, radius, bias):
-    """Newton's method over pools, which ends after finitely many steps without rounding."""
-    order = sorted(range(len(b)), key=lambda j: -b[j])
-    w = [*w, *[Fraction(0)] * (len(b) - len(w))]
-    pools = [(b[j], v, 1) for j, v in zip(order, w, strict=True)]
-    while True:
-        gain = sum(s * v / n for s, v, n in pools)
-        cost = sum(v * v / n for _, v, n in pools) + bias * sum(w) ** 2
-        zeta = clip(gain / cost, Fraction(0), radius)
-        merged = []
-        for s, v, n in pools:
-            while merged and (merged[-1][0] - zeta * merged[-1][1]) / merged[-1][2] < (
-                (s - zeta * v) / n
-            ):
-                last = merged.pop()
-                s, v, n = s + last[0], v + last[1], n + last[2]
-            merged.append((s, v, n))
-        if len(merged) == len(pools):
-            break
-        pools = merged
-    values = [(s - zeta * v) / n for s, v, n in pools for _ in range(n)]
-    x = [Fraction(0)] * len(b)
-    for place, value in zip(order, values, strict=True):
-        x[place] = b[place] - value
-    return x
-
-
-def exact_bipartite(b, c, radius):
-    zero = Fraction(0)
-
-    def excess(t):
-        return sum(max(zero, v - t) for v in b) - sum(max(zero, v + t) for v in c)
-
-    t = root(excess, [*b, *[-v for v in c]])
-    x, y = [max(zero, v - t) for v in b], [max(zero, v + t) for v in c]
-    if sum(x) <= radius:
-        return x + y
-    return [
-        entry
-        for side in (b, c)
-        for entry in exact_box(side, [zero] * len(side), [None] * len(side), radius, True, zero)
-    ]
-
-
-# What is drawn -------------------------------------------------------------------------------
-
-
-def draw_length(rng, near=1.0):
-    """Return a radius, cap or weight: anywhere, near a given size, or 0."""
-    choice = rng.random()
-    if choice < 0.05:
-        return 0.0
-    if choice < 0.4:
-        return float(10.0 ** rng.uniform(-300, 300))
-    return float(np.clip(near, 1e-307, 1e307) * 10.0 ** rng.uniform(-3, 1))
-
-
-def draw_rows(rng, shape, dtype):
-    """Return rows of one family, each with a scale of its own."""
-    n = shape[1]
-    family = rng.choice(["normal", "ties", "two", "spread", "near", "zeros", "limits"])
-    rows = rng.standard_normal(shape)
-    if family == "ties":
-        rows = rows.round(1)
-    elif family == "two":
-        rows = rng.choice(rng.standard_normal(2), shape)
-    elif family == "spread":
-        rows = rows * 10.0 ** rng.uniform(-30, 0, shape)
-    elif family == "near":  # to each other
-        rows = 1 + rng.integers(-3, 4, shape) * float(np.finfo(dtype).eps)
-    elif family == "zeros":
-        rows = rows * (rng.random(shape) < 0.5)
-    exponent = 300 if dtype == np.float64 else 37
-    scale = 10.0 ** rng.uniform(-exponent, exponent, (shape[0], 1))
-    rows = rows * np.where(rng.random(scale.shape) < 0.5, scale, 1.0)
-    if family == "limits":
-        info = np.finfo(dtype)
-        limits = [info.max, -info.max, info.max / 2, info.tiny, info.smallest_subnormal, 1.0, 0.0]
-        rows = rng.choice(limits, shape)
-    if rng.random() < 0.3:
-        rows[rng.random(shape) < 0.3] = -INF
-        empty = ~np.isfinite(rows).any(axis=1)
-        rows[empty, rng.integers(n)] = 1.0
-    return rows.astype(dtype)
-
-
-def draw_size(rows):
-    return float(np.abs(rows[np.isfinite(rows)]).max(initial=1e-300))
-
-
-def draw_bias(rng):
-    return float(rng.choice([0.0, 1.0, 0.5, 10.0 ** rng.uniform(-60, 60)]))
-
-
-def lay_out(rng, rows):
-    """Return the same numbers in another layout, and the axis along which the rows lie."""
-    axis = int(rng.integers(2))
-    x = np.array(rows.T if axis == 0 else rows, order="C")
-    layout = rng.choice(["plain", "fortran", "strided", "reversed", "unaligned", "read-only"])
-    if layout == "fortran":
-        x = np.asfortranarray(x)
-    elif layout == "strided":
-        x = np.repeat(np.repeat(x, 2, axis=0), 3, axis=1)[::2, ::3]
-    elif layout == "reversed":
-        x = x[::-1, ::-1].copy()[::-1, ::-1]
-    elif layout == "unaligned":
-        x = unaligned(x)
-    elif layout == "read-only":
-        x.flags.writeable = False
-    return x, axis
-
-
-def draw_out(rng, x):
-    """Return (x, out), where out is new or overlaps x in some way; x is moved where need be."""
-    choice = rng.choice(["new", "same", "reversed", "shifted", "interleaved", "unaligned"])
-    if choice == "same" and x.flags.writeable:
-        return x, x
-    if choice == "reversed" and x.flags.writeable:
-        return x, x[::-1, ::-1]
-    if choice == "shifted":
-        by = int(rng.integers(x.shape[1] + 1))
-        buffer = np.empty(x.size + by, dtype=x.dtype)
-        moved, out = buffer[by:].reshape(x.shape), buffer[: x.size].reshape(x.shape)
-        if rng.random() < 0.5:
-            moved, out = out, moved
-        moved[...] = x
-        return moved, out
-    if choice == "interleaved":
-        buffer = np.empty((*x.shape, 2), dtype=x.dtype)
-        buffer[..., 0] = x
-        return buffer[..., 0], buffer[..., int(rng.integers(2))]
-    return x, unaligned(np.empty_like(x)) if choice == "unaligned" else np.empty_like(x)
 
 
 # The checks ----------------------------------------------------------------------------------
@@ -393,12 +196,6 @@ def fuzz_capped(seed, rng):
         if not equality and sum(exact) < rest:
             size = max(size, largest(b))
         assert_near(p[used], exact, size, rows.dtype, 32, about)
-
-
-def exact_pinned(b, lower, upper, total, pinned, equality, bias):
-    """As exact_box, next to entries that sit at their lower bounds, of sum pinned."""
-    fixed = exact_box([*b, -pinned], [*lower, pinned], [*upper, pinned], total, equality, bias)
-    return fixed[:-1]
 
 
 def fuzz_topk(seed, rng):

@@ -41,6 +41,17 @@ def slopes(loss, q, y, alpha, h):
     return np.stack(columns, axis=2)
 
 
+def compare_with_slopes(loss, q, y, alpha):
+    """Compare where the prox has no kink nearby, and return in how many rows that is."""
+    h = 1e-5 * max(alpha, 0.1)
+    first, second = slopes(loss, q, y, alpha, h), slopes(loss, q, y, alpha, h / 2)
+    size = 1 / (alpha + getattr(loss, "smoothing", 0.0) + 0.1)
+    smooth_here = np.abs(first - second).max(axis=(1, 2)) <= 1e-4 * size
+    found = loss.prox_derivative(q, y, alpha)
+    np.testing.assert_allclose(found[smooth_here], second[smooth_here], rtol=0, atol=1e-3 * size)
+    return np.count_nonzero(smooth_here)
+
+
 @convex
 @pytest.mark.parametrize("m", [4, 9])
 def test_the_derivative_is_that_of_the_prox(case, m):
@@ -49,17 +60,19 @@ def test_the_derivative_is_that_of_the_prox(case, m):
         if alpha == 0 and not loss.smooth:
             continue
         q = rng.standard_normal((40, m)) * rng.choice([0.3, 1.0, 3.0], (40, 1))
-        y = labels_for(loss, rng, 40, m)
-        h = 1e-5 * max(alpha, 0.1)
-        first, second = slopes(loss, q, y, alpha, h), slopes(loss, q, y, alpha, h / 2)
-        size = 1 / (alpha + getattr(loss, "smoothing", 0.0) + 0.1)
-        smooth_here = np.abs(first - second).max(axis=(1, 2)) <= 1e-4 * size
-        found = loss.prox_derivative(q, y, alpha)
-        np.testing.assert_allclose(
-            found[smooth_here], second[smooth_here], rtol=0, atol=1e-3 * size
-        )
-        seen += np.count_nonzero(smooth_here)
+        seen += compare_with_slopes(loss, q, labels_for(loss, rng, 40, m), alpha)
     assert seen >= 100
+
+
+@pytest.mark.parametrize("envelope", ["others", "all"])
+@pytest.mark.parametrize("alpha", [0.5, 3.0])
+def test_the_derivative_where_classes_share_the_price_of_the_label(envelope, alpha):
+    """They and the scale of the weights move together, which steep weights bring about."""
+    weights = [1.0, 0.5, 0.25, 0.1, 0.05]
+    loss = losses.WeightedTopKHinge(weights, label=True, smoothing=0.7, envelope=envelope)
+    rng = np.random.default_rng(3)
+    q, y = rng.standard_normal((300, 7)), rng.integers(0, 7, 300)
+    assert compare_with_slopes(loss, q, y, alpha) >= 200
 
 
 @convex

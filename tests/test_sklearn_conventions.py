@@ -42,7 +42,7 @@ TIGHT = {"tol": 0.0, "max_epochs": 500}
         TopKClassifier(kernel="rbf", gamma=1.0, **TIGHT),
         # A smooth loss: the optimum of a hinge has classes of equal score, and which of them is
         # predicted is a matter of rounding, where the checks ask for the same class.
-        TopKClassifierCV([0.01, 0.1], loss="softmax", cv=2, **{**TIGHT, "max_epochs": 2000}),
+        TopKClassifierCV([1e-4, 1e-3], loss="softmax", cv=2, **TIGHT),
         MultilabelClassifier(cv=3, **TIGHT),
         MultilabelClassifier("ova_logistic", C=1e-3, threshold=0.0, **TIGHT),
     ]

@@ -2,8 +2,6 @@
 
 import mmap
 import threading
-import tracemalloc
-import warnings
 
 import numpy as np
 import pytest
@@ -92,13 +90,12 @@ def test_passes_are_those_of_an_array(case, dtype, rows_of_block):
         sums = data.sums(examples, W, dual, rows)
         gaps = examples.row_gaps.copy()
         coef = data.coef_from(dual)
-        after = data.coef_after(coef, dual[rows[::-1]], rows[::-1])
         order = np.arange(23)[np.argsort(np.sin(np.arange(23)))].astype(np.intp)
         moved, moved_coef = dual.copy(), coef.copy()
         data.epoch(examples, moved_coef, moved, order, 4)
         np.testing.assert_array_equal(examples.moved_rows, (moved != dual).any(axis=1))
         results.append(
-            (data.square_norms, total, pull, dual, sums, gaps, coef, after, data.scores(W), moved,
+            (data.square_norms, total, pull, dual, sums, gaps, coef, data.scores(W), moved,
              moved_coef)
         )  # fmt: skip
     slack = 200 * np.finfo(dtype).eps
@@ -400,78 +397,3 @@ def test_state_has_the_dual_if_it_is_asked_for():
     coef, dual = seen[-1]
     assert dual.shape == (40, 5)
     assert np.linalg.norm(X.T @ dual - coef) < 0.02 * np.linalg.norm(coef)
-
-
-# Memory --------------------------------------------------------------------------------------
-
-
-def peak(call):
-    tracemalloc.start()
-    try:
-        call()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-
-N, D, M = 40000, 50, 40  # 16 MB of X and 12.8 MB of dual variables
-
-
-class Made:
-    """Examples that do not exist before they are read."""
-
-    shape, dtype = (N, D), np.dtype(np.float64)
-
-    def __init__(self, y):
-        self.y = y
-
-    def __getitem__(self, rows):
-        rng = np.random.default_rng(rows.start)
-        X = rng.standard_normal((rows.stop - rows.start, D))
-        X[np.arange(len(X)), self.y[rows]] += 3.0
-        return X / np.linalg.norm(X, axis=1, keepdims=True)
-
-
-@pytest.mark.parametrize("method", ["lbfgs", "auto", "sdca"])
-def test_memory(method, rows_of_block, monkeypatch):
-    """A few blocks, 100 bytes an example, and the dual variables where the method needs them."""
-    if rows_of_block < 1000:
-        return
-    y = np.arange(N) % M
-    loss = losses.TopKHinge(5, smoothing=1.0)
-    dual = N * M * 8 if method == "sdca" else 0
-
-    def train():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            solve(Made(y), y, loss, method=method, tol=0.0, max_epochs=4, keep_dual=False)
-
-    blocks = 4 * 1000 * (D + 2 * M) * 8
-    assert peak(train) < dual + blocks + 170 * N + (4 << 20)
-
-
-def test_memory_of_packed_dual_variables(rows_of_block):
-    """Those of a hinge loss are held packed while they move: their whole is never there."""
-    if rows_of_block < 1000:
-        return
-    m = 400
-    y = np.arange(N) % m
-
-    def train():
-        options = {"method": "sdca", "tol": 0.2, "C": 10.0, "keep_dual": False, "random_state": 0}
-        assert solve(Wide(y), y, losses.TopKHinge(2), **options).converged
-
-    held = N * m * 8
-    assert peak(train) < 0.35 * held
-
-
-class Wide(Made):
-    """The same with as many features as classes."""
-
-    shape = (N, 400)
-
-    def __getitem__(self, rows):
-        rng = np.random.default_rng(rows.start)
-        X = 0.02 * rng.standard_normal((rows.stop - rows.start, 400))
-        X[np.arange(len(X)), self.y[rows]] += 1.0
-        return X

@@ -29,10 +29,14 @@ from topkopt._kernels.interrupt import Stopped, listen_to, stop_event
 
 __all__ = ["ALONE", "Team", "as_team", "blas_threads"]
 
-_WORTH_A_THREAD = 1 << 17  # numbers that a kernel visits, each for about a nanosecond or more
-_AT_A_TIME = 1 << 24  # of them, between which Ctrl-C is heard
-_GROUP = 4  # rows that kernels may take side by side: ranges do not part them
-_PATIENCE = 0.1  # seconds between two looks for Ctrl-C, which Windows does not wake a thread for
+# A thread pays for so many numbers that a kernel visits, each for about a nanosecond or more.
+_WORTH_A_THREAD = 1 << 17
+# After so many numbers a kernel returns, so that Ctrl-C is heard.
+_AT_A_TIME = 1 << 24
+# Kernels may take so many rows side by side, and no range parts them.
+_GROUP = 4
+# A thread that waits looks for Ctrl-C after so many seconds, as Windows does not wake it for that.
+_PATIENCE = 0.1
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")

@@ -39,8 +39,10 @@ __all__ = [
 ]
 
 
-_LOSS = 4  # numbers are visited in the time of an entry of a loss
-_NO_NUMBERS = (str, bytes, bool, np.bool_)  # float() would take "1" and True
+# An entry of a loss takes as long as so many numbers that a kernel visits.
+_LOSS = 4
+# These are no numbers, although float() takes "1" and True.
+_NO_NUMBERS = (str, bytes, bool, np.bool_)
 
 
 def refuse_masked(x: Any, name: str) -> None:

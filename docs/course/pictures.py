@@ -118,9 +118,9 @@ def bipartite(left, right):
     left.set(xlabel="t", title="the sums meet")
     left.legend(frameon=False)
     p, q = reference.project_bipartite_simplex(b, c, 10.0)
-    right.bar([0, 1, 2], p, color=BLUE, label="p, the labels")
-    right.bar([4, 5], q, color=ORANGE, label="q, the others")
-    right.set(xticks=[], title=f"both sums are {p.sum():.2f}")
+    right.bar([0, 1, 2], p, color=BLUE, label="x, the labels")
+    right.bar([4, 5], q, color=ORANGE, label="y, the others")
+    right.set(xticks=[], ylim=(0, 1.35), title=f"both sums are {p.sum():.2f}")
     right.legend(frameon=False)
 
 

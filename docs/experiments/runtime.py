@@ -12,6 +12,7 @@ import warnings
 import numpy as np
 from common import Cells, arguments, read, save_picture, table, write_block
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 import topkopt
 from topkopt import losses, projections, prox
@@ -95,6 +96,9 @@ def draw_gaps(found, methods):
                 gaps = [float(target) for target in reached]
                 panel.loglog(np.maximum(list(reached.values()), 1e-3), gaps, "o-", label=name)
         panel.set(title=f'method="{method}"', xlabel="CPU seconds")
+        panel.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+        panel.xaxis.set_major_formatter("{x:g}")
+        panel.xaxis.set_minor_formatter(NullFormatter())
         panel.grid(alpha=0.3)
     panels[0].set_ylabel("relative duality gap")
     panels[0].legend(frameon=False, fontsize=8)

@@ -97,13 +97,20 @@ TK_INLINE ptrdiff_t append_open(const double *b, ptrdiff_t n, double cap, double
     return m;
 }
 
-/* The root is between left and right. Writes how many entries are then certain to be at cap
- * (n_upper) or between the bounds (n_free), the sum of the latter, and to kept, which may be b, the
- * entries that are open; returns the number of these. All others are certain to be at 0. */
+/* How many of some entries are certain to be between their bounds, the sum of these, and how many
+ * are certain to be at the upper bound. */
+typedef struct {
+    ptrdiff_t n_free;
+    double sum_free;
+    ptrdiff_t n_upper;
+} knapsack_certain;
+
+/* The root is between left and right. OUT certain: what that settles; kept, which may be b: the
+ * entries that are still open, whose number is returned. All others are certain to be at 0. */
 TK_DISPATCH(ptrdiff_t, settle_shared,
             (const double *b, ptrdiff_t n, double cap, double left, double right,
-             ptrdiff_t *n_free, ptrdiff_t *n_upper, double *sum_free, double *kept),
-            (b, n, cap, left, right, n_free, n_upper, sum_free, kept))
+             knapsack_certain *certain, double *kept),
+            (b, n, cap, left, right, certain, kept))
 {
     ptrdiff_t m = 0, j = 0;
     int64_t upper = 0, inside = 0;
@@ -115,9 +122,9 @@ TK_DISPATCH(ptrdiff_t, settle_shared,
         inside += is_free;
         sum += is_free ? b[i] : 0.0;
     }
-    *n_upper = upper;
-    *n_free = inside;
-    *sum_free = sum;
+    certain->n_free = inside;
+    certain->sum_free = sum;
+    certain->n_upper = upper;
     for (; j + KNAPSACK_SKIP <= n; j += KNAPSACK_SKIP) {
         int64_t any = 0;
 #pragma omp simd reduction(| : any)

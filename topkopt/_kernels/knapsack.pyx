@@ -45,9 +45,12 @@ cdef extern from "knapsack.h" nogil:
     double leave_plateau(const double* b, double cap, Py_ssize_t n, double t, double excess)
     double clipped_each(const double* b, const double* lo, const double* hi, Py_ssize_t n,
                         double t, Py_ssize_t* n_free, Py_ssize_t* n_upper)
+    ctypedef struct Certain "knapsack_certain":
+        Py_ssize_t n_free
+        double sum_free
+        Py_ssize_t n_upper
     Py_ssize_t settle_shared(const double* b, Py_ssize_t n, double cap, double left, double right,
-                             Py_ssize_t* n_free, Py_ssize_t* n_upper, double* sum_free,
-                             double* kept)
+                             Certain* certain, double* kept)
 
 
 # The entries whose place is still open, and their bounds. They are shared, which means that they
@@ -113,18 +116,17 @@ cdef inline Py_ssize_t settle(OpenList row, double left, double right,
                               Settled* settled) noexcept nogil:
     # Writes the entries that remain open if the root is between left and right to `kept`, and
     # returns their number. (The list is passed by value, so that its fields stay in registers.)
-    cdef Py_ssize_t kept, n_free, n_upper
-    cdef double sum_free
+    cdef Py_ssize_t n_kept
+    cdef Certain certain
     if not row.shared:
         return settle_each(row.entries, row.kept, row.lo, row.hi, row.n, left, right, settled)
-    kept = settle_shared(row.entries, row.n, row.cap, left, right, &n_free, &n_upper, &sum_free,
-                         row.kept)
-    if n_upper > 0:  # Without this, an infinite cap times 0 would be NaN.
-        settled.total += n_upper * row.cap
-    settled.sum_free += sum_free
-    settled.n_upper += n_upper
-    settled.n_free += n_free
-    return kept
+    n_kept = settle_shared(row.entries, row.n, row.cap, left, right, &certain, row.kept)
+    if certain.n_upper > 0:  # Without this, an infinite cap times 0 would be NaN.
+        settled.total += certain.n_upper * row.cap
+    settled.sum_free += certain.sum_free
+    settled.n_upper += certain.n_upper
+    settled.n_free += certain.n_free
+    return n_kept
 
 
 cdef inline double clipped_at(OpenList row, double t, Py_ssize_t* n_free,

@@ -20,7 +20,8 @@ from topkopt.solvers.lbfgs import make_lbfgs
 from topkopt.solvers.method import Method
 from topkopt.solvers.settings import Settings, check_settings
 from topkopt.solvers.solution import Solution, State
-from topkopt.solvers.training import as_generator, check_start_dual, start_coef, train
+from topkopt.solvers.starts import as_generator, check_start_dual, start_coef
+from topkopt.solvers.training import train
 
 __all__ = ["solve"]
 

@@ -1,4 +1,4 @@
-"""What the classifiers share: data, kernels, training, scores, and fits that are all or nothing."""
+"""What the classifiers share: data, training, scores, and fits that are all or nothing."""
 
 from __future__ import annotations
 
@@ -12,19 +12,12 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from topkopt import losses
 from topkopt._threads import as_team
-from topkopt._validation import (
-    as_floating,
-    as_weight,
-    check_flag,
-    check_k,
-    check_scalar,
-)
+from topkopt._validation import as_weight, check_flag, check_scalar
 from topkopt.distributed import solve as solve_on_cluster
 from topkopt.estimators.blocks import (
     WithConstant,
@@ -36,8 +29,9 @@ from topkopt.estimators.callbacks import CallbackSupportMixin, EpochTasks, Task
 from topkopt.estimators.checks import check_container
 from topkopt.estimators.clusters import on_cluster, with_constant
 from topkopt.estimators.fingerprint import fingerprint
+from topkopt.estimators.kernels import KernelMixin
 from topkopt.estimators.search import Progress
-from topkopt.estimators.weights import class_weights, weighted_variance
+from topkopt.estimators.weights import class_weights
 from topkopt.metrics.multiclass import topk_curve
 from topkopt.solvers import Solution, State, solve
 from topkopt.solvers.products import product
@@ -45,8 +39,6 @@ from topkopt.solvers.row_blocks import RowBlocks, is_large_file, is_stream
 from topkopt.solvers.streams import STREAMED
 
 __all__ = ["CertifiedClassifier", "all_or_nothing"]
-
-_KERNELS = ("linear", "rbf", "poly", "sigmoid", "precomputed")
 
 # How messages of scikit-learn begin that do not name a parameter, and what they are about.
 _ABOUT = {
@@ -73,17 +65,13 @@ def all_or_nothing(fit: Any) -> Any:
 
 
 # scikit-learn has no types: its classes are Any.
-class CertifiedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
-    """Training, kernels, intercept and scores: what the classifiers share."""
+class CertifiedClassifier(KernelMixin, CallbackSupportMixin, ClassifierMixin, BaseEstimator):
+    """Data, training, intercept and scores: what the classifiers share."""
 
     # What subclasses take in their constructors.
     loss: Any
     C: Any
     class_weight: Any
-    kernel: Any
-    gamma: Any
-    degree: Any
-    coef0: Any
     fit_intercept: bool
     intercept_scaling: float
     tol: float
@@ -141,12 +129,6 @@ class CertifiedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
                 raise
             raise ValueError(f"{about[0]}. {error}") from None
 
-    def _is_linear(self) -> bool:
-        return isinstance(self.kernel, str) and self.kernel == "linear"
-
-    def _is_precomputed(self) -> bool:
-        return isinstance(self.kernel, str) and self.kernel == "precomputed"
-
     def _constant(self) -> float:
         """Return the feature that stands for the intercept, 0 for none."""
         if not check_flag(self.fit_intercept, "fit_intercept"):
@@ -167,57 +149,6 @@ class CertifiedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         if scipy.sparse.issparse(X):
             return scipy.sparse.hstack([X, scipy.sparse.csr_array(column)], format="csr")
         return np.hstack([X, column])
-
-    def _check_kernel(self, X: Any) -> None:
-        named = isinstance(self.kernel, str) and self.kernel in _KERNELS
-        if not (named or callable(self.kernel)):
-            raise ValueError(
-                f"kernel must be a function or one of {', '.join(_KERNELS)}, got {self.kernel!r}."
-            )
-        if not isinstance(self.gamma, str):
-            check_scalar(self.gamma, "gamma")
-        elif self.gamma not in ("scale", "auto"):
-            raise ValueError(f"gamma must be scale, auto or a number, got {self.gamma!r}.")
-        check_k(self.degree, np.iinfo(np.intp).max, name="degree")
-        check_scalar(self.coef0, "coef0", signed=True)
-        if self._is_precomputed() and X.shape[0] != X.shape[1]:
-            raise ValueError(
-                "X must be a square matrix, the kernel between all pairs of training examples, "
-                f"when kernel='precomputed', got shape {X.shape}."
-            )
-
-    def _gamma(self, X: Any, weight: NDArray | None) -> float:
-        if self.gamma == "scale":
-            variance = weighted_variance(X, as_weight(weight, X.shape[0]))
-            return float(1.0 / (X.shape[1] * variance)) if variance > 0 else 1.0
-        return 1.0 / X.shape[1] if self.gamma == "auto" else float(self.gamma)
-
-    def _gram(self, A: Any, B: Any) -> NDArray:
-        if self._is_precomputed():
-            return A
-        if callable(self.kernel):
-            K = as_floating(self.kernel(A, B), "what kernel returns")
-            if K.shape != (A.shape[0], B.shape[0]):
-                raise ValueError(
-                    f"kernel must return an array of shape {(A.shape[0], B.shape[0])}, "
-                    f"got {K.shape}."
-                )
-        else:
-            K = pairwise_kernels(
-                A,
-                B,
-                metric=self.kernel,
-                filter_params=True,
-                gamma=self.gamma_,
-                degree=self.degree,
-                coef0=self.coef0,
-            )
-        if not np.isfinite(K).all():
-            raise ValueError(
-                f"kernel must give finite numbers, got NaN or infinity from {self.kernel!r}; scale "
-                "X or change the parameters of the kernel."
-            )
-        return K.astype(A.dtype, copy=False)
 
     # Training --------------------------------------------------------------------------------
 
@@ -245,15 +176,6 @@ class CertifiedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             "verbose": self._verbose(),
             "n_threads": self.n_threads,
         }
-
-    def _kernel_promise(self) -> bool | str:
-        """Return whether there is a kernel, and if theory says so, that it is semi-definite."""
-        if self._is_linear():
-            return False
-        definite = isinstance(self.kernel, str) and (
-            self.kernel == "rbf" or (self.kernel == "poly" and self.coef0 >= 0)
-        )
-        return "psd" if definite else True
 
     def _verbose(self) -> int:
         try:
@@ -334,10 +256,6 @@ class CertifiedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             watcher.close()
         self._trained_on = trained_on
         self._adopt(solution, constant)
-
-    def _kernel_key(self) -> tuple:
-        """Return all that tells kernels apart."""
-        return self.kernel, getattr(self, "gamma_", None), self.degree, self.coef0
 
     def _previous(self, trained_on: Any, loss: losses.Loss) -> Solution | None:
         """Return the last solution if it is for this loss and these features and labels.

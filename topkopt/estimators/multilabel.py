@@ -273,7 +273,7 @@ class MultilabelClassifier(CertifiedClassifier):
         folds: list[tuple],
         task: Task,
     ) -> float:
-        held_out = np.zeros(len(Y), dtype=bool)  # a splitter need not test every example
+        held_out = np.zeros(len(Y), dtype=bool)  # A splitter need not test every example.
         for train, test in folds:
             check_fold_weight(weight, train, "train each fold on")
             held_out[test] = True

@@ -34,7 +34,7 @@ cdef inline Labels labels_of(LabelLists lists, Py_ssize_t i) noexcept nogil:
     return labels
 
 
-# Rows of scores behind each other, and their labels
+# Rows of scores that stand behind each other, and their labels.
 cdef struct ScoreRows:
     const double* scores
     LabelLists labels
@@ -42,15 +42,20 @@ cdef struct ScoreRows:
     Py_ssize_t n_classes
 
 
-# Doubles that a search leaves to the next one for the same example; the first is NaN at first
+# A search leaves so many doubles to the next one for the same example. Before the first search the
+# first of them is NaN.
 cdef enum:
     START = 2
 
-# Rows whose values may be found together
+# The values of so many rows may be found together.
 cdef enum:
     SIDE_BY_SIDE = 4
 
-# The most columns of a derivative
+# Values with gradients may be asked for so many rows in one call.
+cdef enum:
+    TOGETHER = 64
+
+# A derivative has at most so many columns.
 cdef enum:
     COLUMNS = 2
 
@@ -68,24 +73,26 @@ cdef void whole_derivative(const Derivative* d, Py_ssize_t m, double* out) noexc
 
 
 cdef class Loss:
-    cdef readonly bint convex          # has a conjugate, and so a dual problem and a certificate
-    cdef readonly bint multilabel      # takes any number of labels, not exactly one
+    # A convex loss has a conjugate, and so a dual problem and a certificate.
+    cdef readonly bint convex
+    # A multilabel loss takes any number of labels for a row, the others exactly one.
+    cdef readonly bint multilabel
 
     cdef Py_ssize_t work_size(self, Py_ssize_t m) noexcept nogil
 
-    # L(s). INOUT start: where the last evaluation for this example ended
+    # Returns L(s). INOUT start: where the last evaluation for this example ended
     cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
                           double* work) noexcept nogil
 
-    # L of n_rows <= SIDE_BY_SIDE rows, behind each other as are their starts; OUT values
+    # OUT values: L of n_rows <= SIDE_BY_SIDE rows, which stand behind each other like their starts
     cdef void row_values(self, const double* s, const Labels* y, Py_ssize_t n_rows, Py_ssize_t m,
                          double* start, double* values, double* work) noexcept nogil
 
-    # L*(v), for a v that is in its domain but for rounding
+    # Returns L*(v) for a v that is in the domain of L*, up to rounding.
     cdef double row_conjugate(self, const double* v, Labels y, Py_ssize_t m,
                               double* work) noexcept nogil
 
-    # How far v is outside the domain of L*
+    # Returns how far v is outside the domain of L*.
     cdef double row_violation(self, const double* v, Labels y, Py_ssize_t m,
                               double* work) noexcept nogil
 
@@ -95,20 +102,28 @@ cdef class Loss:
     cdef void row_prox(self, const double* q, Labels y, Py_ssize_t m, double alpha, double* v,
                        double* start, double* work) noexcept nogil
 
-    # OUT d: how the v of row_prox at q moves with q; where it has a kink, to one side of it
+    # OUT d: the derivative in q of the v that row_prox finds; where that has a kink, the derivative
+    # on one side of it
     cdef void row_derivative(self, const double* q, Labels y, Py_ssize_t m, double alpha,
                              const double* v, Derivative* d, double* work) noexcept nogil
 
-    # L(s), and OUT v: its gradient (where there is a corner, a subgradient). INOUT value_start and
-    # start: as those of values and of proxes
+    # Returns L(s). OUT v: its gradient, or where there is a corner a subgradient. INOUT value_start
+    # and start: as the starts of values and of proxes
     cdef double row_value_and_gradient(self, const double* s, Labels y, Py_ssize_t m, double* v,
                                        double* value_start, double* start,
                                        double* work) noexcept nogil
 
-    # The same for rows behind each other. OUT values, v. Raises what a function of the user raises
+    # The same for rows that stand behind each other. OUT values, v. It raises what a function of
+    # the user raises.
     cdef int rows_value_and_gradient(self, const ScoreRows* rows, double* values, double* v,
                                      double* value_start, double* start,
                                      double* work) except -1 nogil
 
-    # OUT h: about the second derivatives of L in each score, where its gradient is v
+    # OUT h: the second derivatives of L in each score, or about that, where the gradient of L is v
     cdef void row_curvatures(self, const double* v, Py_ssize_t m, double* h) noexcept nogil
+
+
+# Loss.rows_value_and_gradient for up to TOGETHER rows that no search has left a start for. OUT
+# values, v
+cdef int evaluate_afresh(Loss loss, const ScoreRows* rows, double* values, double* v,
+                         double* work) except -1 nogil

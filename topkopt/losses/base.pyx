@@ -23,10 +23,9 @@ cdef enum What:
     GRADIENT
     CONJUGATE
 
-cdef enum:
-    TOGETHER = 64   # rows in one call
-
-cdef double DOMAIN_SLACK = 1e-9  # of rounding, forgiven outside a domain of size 1
+# The domains of conjugates have size 1. What lies outside by no more than this does so by rounding,
+# and has a finite conjugate.
+cdef double DOMAIN_SLACK = 1e-9
 
 
 def _refuse_subclass(cls, **parameters):
@@ -53,11 +52,21 @@ cdef void whole_derivative(const Derivative* d, Py_ssize_t m, double* out) noexc
                 out[a * m + b] += d.columns[c * m + a] * d.columns[c * m + b]
 
 
+cdef int evaluate_afresh(Loss loss, const ScoreRows* rows, double* values, double* v,
+                         double* work) except -1 nogil:
+    cdef double[TOGETHER * START] value_start
+    cdef double[TOGETHER * START] start
+    cdef Py_ssize_t i
+    for i in range(rows.n_rows):
+        value_start[i * START] = start[i * START] = NAN
+    return loss.rows_value_and_gradient(rows, values, v, value_start, start, work)
+
+
 cdef class Loss:
     """A loss of the scores of an example: the base of all losses."""
 
     declaration = None
-    separable = False   # whether it is a sum of losses of one class each
+    separable = False   # A separable loss is a sum of losses of one class each.
 
     def __cinit__(self):
         if self.declaration is None:
@@ -121,7 +130,7 @@ cdef class Loss:
         return 0
 
     cdef void row_curvatures(self, const double* v, Py_ssize_t m, double* h) noexcept nogil:
-        # Exact for probabilities: p (1 - p)
+        # Where |v| are probabilities p, as those of entropic losses, p (1 - p) is exact.
         cdef Py_ssize_t j
         for j in range(m):
             h[j] = max(0.0, fabs(v[j]) * (1.0 - fabs(v[j])))
@@ -208,9 +217,7 @@ cdef class Loss:
     def _evaluate(self, const double[:, ::1] scores, const Py_ssize_t[::1] label_index,
                   const Py_ssize_t[::1] label_start, double[::1] values,
                   double[:, ::1] gradients):
-        cdef Py_ssize_t i = 0, j, m = scores.shape[1]
-        cdef double[TOGETHER * START] value_start
-        cdef double[TOGETHER * START] start
+        cdef Py_ssize_t i = 0, m = scores.shape[1]
         cdef double[::1] work = scratch(self.work_size(m))
         cdef ScoreRows rows
         rows.n_classes = m
@@ -219,11 +226,7 @@ cdef class Loss:
             while i < scores.shape[0]:
                 rows.scores = &scores[i, 0]
                 rows.n_rows = min(scores.shape[0] - i, <Py_ssize_t>TOGETHER)
-                for j in range(rows.n_rows):
-                    value_start[j * START] = NAN
-                    start[j * START] = NAN
-                self.rows_value_and_gradient(&rows, &values[i], &gradients[i, 0], value_start,
-                                             start, &work[0])
+                evaluate_afresh(self, &rows, &values[i], &gradients[i, 0], &work[0])
                 i += rows.n_rows
                 rows.labels.start += rows.n_rows
 

@@ -11,14 +11,15 @@ from topkopt import _validation
 from topkopt.losses.declaration import Declaration
 
 cdef enum:
-    NEWTON_STEPS = 60    # six suffice; the bound only ends a search that rounding keeps alive
+    # Six steps suffice. This bound ends a search that rounding would keep going for ever.
+    NEWTON_STEPS = 60
 
 
 cdef class OneVsAll(Loss):
     """A sum over the classes of a loss of c_j s_j, c_j = 1 for labels and -1 for the others."""
 
     separable = True
-    cdef double most    # the steepest slope of the loss of one score
+    cdef double most    # The slope of the loss of one score is never steeper than this.
 
     def __cinit__(self):
         self.most = INFINITY
@@ -27,15 +28,15 @@ cdef class OneVsAll(Loss):
         return NAN
 
     cdef double margin_conjugate(self, double p) noexcept nogil:
-        # The conjugate at -p, 0 <= p <= most
+        # Returns the conjugate at -p, where 0 <= p <= most.
         return NAN
 
     cdef double margin_prox(self, double z, double alpha) noexcept nogil:
-        # The p that minimises conjugate(-p) + z p + alpha/2 p^2
+        # Returns the p that minimises conjugate(-p) + z p + alpha/2 p^2.
         return NAN
 
     cdef double margin_derivative(self, double p, double alpha) noexcept nogil:
-        # How fast p = margin_prox(z, alpha) falls with z
+        # Returns -dp/dz for p = margin_prox(z, alpha).
         return NAN
 
     cdef double row_value(self, const double* s, Labels y, Py_ssize_t m, double* start,
@@ -81,7 +82,7 @@ cdef class OneVsAll(Loss):
             d.pool[j] = -1
 
     cdef double margin_value_and_slope(self, double z, double* p) noexcept nogil:
-        # OUT p: minus the slope
+        # OUT p: minus the slope of the loss at z
         p[0] = self.margin_prox(z, 0.0)
         return self.margin_value(z)
 
@@ -184,10 +185,11 @@ cdef class OneVsAllLogistic(OneVsAll):
         return x_log_x(p) + shifted_x_log_x(-p)
 
     cdef double margin_prox(self, double z, double alpha) noexcept nogil:
-        # log(p/(1-p)) + alpha p = b with b = -z. If p solves it, 1 - p solves it for alpha - b:
-        # turn it so that p <= 1/2 keeps its digits. In u = log(p/(1-p)) the root lies within
-        # log 2 to the left of the root of u + alpha/2 e^u = b, which is a V; there Newton's
-        # method turns an error e into e^2/2 at most.
+        # Solves log(p/(1-p)) + alpha p = b with b = -z. If p solves it, 1 - p solves it for
+        # alpha - b, and the problem is turned so that p <= 1/2, which keeps the digits of p. In
+        # terms of u = log(p/(1-p)) the root lies within log 2 to the left of the root of
+        # u + alpha/2 e^u = b, which is a value of V. From there each step of Newton's method turns
+        # an error e into at most e^2/2.
         cdef double b = -z, u = 0.0, half = 0.5 * alpha, e = 0.0, p = 0.0, change, lift
         cdef bint turned = b > half
         cdef int _
@@ -210,5 +212,5 @@ cdef class OneVsAllLogistic(OneVsAll):
         return 1.0 - p if turned else p
 
     cdef double margin_derivative(self, double p, double alpha) noexcept nogil:
-        # 1/(alpha + 1/p + 1/(1-p))
+        # The curvature of the conjugate is 1/p + 1/(1-p), so this is 1/(alpha + 1/p + 1/(1-p)).
         return p * (1.0 - p) / (1.0 + alpha * p * (1.0 - p))

@@ -13,9 +13,11 @@ from topkopt.losses.declaration import Declaration
 
 
 cdef enum:
-    TRIED = 64      # rows that a function is tried on
+    # A function is tried on so many rows.
+    TRIED = 64
 
-cdef double SLACK = 1e-9    # of rounding, forgiven where convexity is tried
+# A value may be off by this share without being taken for one of a wrong function.
+cdef double SLACK = 1e-9
 
 
 cdef class CustomLoss(Loss):
@@ -69,7 +71,7 @@ cdef class CustomLoss(Loss):
     cdef object function
     cdef object bound
     cdef str title
-    cdef object turn    # a lock: the function need not know of threads
+    cdef object turn    # This lock lets one thread at a time call the function.
 
     def __init__(self, value_and_gradient, convex=True, curvature=None, name=None):
         if not callable(value_and_gradient):
@@ -170,7 +172,7 @@ cdef class CustomLoss(Loss):
         if n_rows == 0:
             return 0
         with gil:
-            scores = np.empty((n_rows, m))      # the function's own, whatever it does with it
+            scores = np.empty((n_rows, m))      # The function may keep or change this array.
             labels = np.empty(n_rows, np.intp)
             memcpy(&scores[0, 0], rows.scores, n_rows * m * sizeof(double))
             for i in range(n_rows):
@@ -209,7 +211,8 @@ cdef class CustomLoss(Loss):
         rounding = 1e-15 * (np.abs(before) + np.abs(after)) / width
         steep = np.sqrt((gradients**2).sum(axis=1) * (way**2).sum(axis=1))
         wrong = np.abs(slope - promised) > 1e-2 * steep + rounding + SLACK
-        if wrong.sum() > len(wrong) // 8:   # some may stand at a corner of the second derivative
+        # A few rows may be where the second derivative jumps.
+        if wrong.sum() > len(wrong) // 8:
             row = int(np.flatnonzero(wrong)[0])
             raise ValueError(
                 "value_and_gradient must return the gradients of the losses, but those of "

@@ -3,10 +3,10 @@
 from topkopt._kernels.weighted cimport WeightedSet
 from topkopt.losses.base cimport Derivative, Labels
 
-# What is closer than this to a bound of size 1 counts as being there
+# Numbers that are closer than this to a bound of size 1 count as being at the bound.
 cdef double AT_BOUND
 
-# No class moves. OUT d
+# OUT d: the derivative 0, where no class moves
 cdef void no_derivative(Derivative* d, Py_ssize_t m) noexcept nogil
 
 # The second derivatives of what the prox minimises, in an entry of p and in that of the label
@@ -14,13 +14,15 @@ cdef struct Curvatures:
     double other
     double own
 
-# v = p on the others and -<1,p> on the label. Entries of p from `top` on are at a cap: that of a
-# cone, <1,p>/k for all of them, or a constant (k = 0). Those between it and 0 are free.
+# The v of a loss is p on the other classes and -<1,p> on the label. Entries of p from `top` on are
+# at a cap, which is <1,p>/k if k > 0 and a constant if k = 0; those between 0 and `top` are free.
+# The curvatures are those of an entry at the cap and of the label's. If <1,p> is at its own bound,
+# it does not move, and sum_stays is true.
 cdef struct Cap:
     double top
     Py_ssize_t k
-    Curvatures curvature    # of entries at the cap, and of the label's
-    bint sum_stays          # whether <1,p> is at its bound
+    Curvatures curvature
+    bint sum_stays
 
 # INOUT d: delta is one over the curvature of each entry of p; becomes the derivative
 cdef void capped_derivative(Derivative* d, const double* v, Py_ssize_t own, Py_ssize_t m,
@@ -32,6 +34,7 @@ cdef void weighted_derivative(Derivative* d, const double* q, const double* v, P
                               Py_ssize_t m, const WeightedSet* onto, Curvatures curved,
                               double* work) noexcept nogil
 
-# x = v + 1/n on the n labels is in the simplex and has the curvature alpha + 1/x. OUT d
+# OUT d: the derivative of a softmax, where x, which is v + 1/n on the n labels and v elsewhere, is
+# in the simplex and has the curvature alpha + 1/x
 cdef void simplex_derivative(Derivative* d, const double* v, Labels y, Py_ssize_t m,
                              double alpha) noexcept nogil

@@ -1,14 +1,15 @@
 """How the solution of a prox moves with its argument.
 
-The prox objective is a diagonal quadratic on each piece, with Hessian Q, and v may move in the
-directions B that its piece allows. Then
+On each of its pieces the prox objective is a quadratic with a diagonal Hessian Q, and v may move in
+the directions that the piece allows, the columns of B. Then
 
     dv/dq = B (B'Q B)^-1 B'.
 
-Entries that share nothing but their sum are a pool: diag(delta) - delta delta'/<1,delta> with delta
-the inverse of Q. What moves the sum of a pool moves other entries too; it is a column of its own.
-For a pool M whose every entry carries along w (on other classes, w'Q w = c), B'Q B = Q_M + c 11',
-and with a = delta on M and N = <1,a> this gives the pool of M and the column
+Let delta be the diagonal of the inverse of Q. Entries that are tied by their sum alone are a pool,
+and contribute diag(delta) - delta delta'/<1,delta>. To change the sum of a pool, other entries have
+to move too: such a direction contributes c c' with a column c of its own. Let w say how other
+classes move along with each entry of a pool M, and let c = w'Q w. Then B'Q B = Q_M + c 11', and
+with a = delta on M and N = <1,a> the contributions are those of the pool M and of the column
 
     (a + N w) / sqrt(N (1 + c N)).
 """
@@ -66,7 +67,7 @@ cdef void capped_derivative(Derivative* d, const double* v, Py_ssize_t own, Py_s
             n_free += 1
     if cap.sum_stays or n_free + n_top == 0:
         return
-    if cap.k > 0 and n_top >= cap.k:        # all of p is at the cap and moves as one
+    if cap.k > 0 and n_top >= cap.k:        # All of p is at the cap and moves as one.
         with_top = 1.0
         with_own = -<double>n_top
         mass = 1.0
@@ -83,7 +84,7 @@ cdef void capped_derivative(Derivative* d, const double* v, Py_ssize_t own, Py_s
             column[j] = mass * with_top
         else:
             column[j] = d.delta[j]
-    # the curvature of what is carried along
+    # From here on with_top is the curvature of what the entries of the pool carry along.
     with_top = (n_top * with_top * with_top * cap.curvature.other
                 + with_own * with_own * cap.curvature.own)
     scale_column(column, m, with_top if n_free == 0 else mass * (1.0 + with_top * mass))
@@ -91,7 +92,7 @@ cdef void capped_derivative(Derivative* d, const double* v, Py_ssize_t own, Py_s
 
 cdef void follow_the_label(Derivative* d, Py_ssize_t m, Py_ssize_t own, double mass,
                            double own_curvature) noexcept nogil:
-    # The column of pool 0, of the given mass, when the label alone balances its sum
+    # Adds the column of pool 0, of the given mass, whose sum moves with the label alone.
     cdef Py_ssize_t j
     cdef double* column = new_column(d, m)
     for j in range(m):
@@ -100,20 +101,22 @@ cdef void follow_the_label(Derivative* d, Py_ssize_t m, Py_ssize_t own, double m
     scale_column(column, m, mass * (1.0 + own_curvature * mass))
 
 
-# The support of p in descending order, and the pools of neighbouring ranks.
+# The n classes of positive p, ranked by their scores, and the pools of neighbouring ranks. Each
+# rank has its class and its b, the score over the curvature minus that of the first rank. Each pool
+# has the sum of b - zeta w in `more`, that of w in `weight`, and the number of ranks in `size`.
 cdef struct Ranks:
-    double* rank_class      # the class of each rank
-    double* b               # what is projected, relative to the first
-    double* more            # of each pool: the sum of b - zeta w
-    double* weight          # and that of w
+    double* rank_class
+    double* b
+    double* more
+    double* weight
     double* size
     Py_ssize_t n
-    double curvature        # that the scores were divided by
+    double curvature
 
 
 cdef Ranks rank_support(const double* q, const double* v, Py_ssize_t own, Py_ssize_t m,
                         double curvature, double* work) noexcept nogil:
-    # Most supports are short, and those of a training stay: insertion sort. TEMP work: 5 m
+    # The ranks are found by insertion, because most supports are short. TEMP work: 5 m
     cdef Ranks ranks
     cdef Py_ssize_t j, place
     ranks.rank_class = work
@@ -141,8 +144,8 @@ cdef Ranks rank_support(const double* q, const double* v, Py_ssize_t own, Py_ssi
 cdef void pool_ranks(Derivative* d, const Ranks* ranks, Py_ssize_t first, Py_ssize_t last,
                      const double* w, Py_ssize_t n_w, double zeta,
                      double* direction) noexcept nogil:
-    # Pools adjacent violators of b - zeta w among the ranks from first to last. OUT d, for these
-    # classes: pools with the numbers from first + 1 on. INOUT direction: gets their mean weights
+    # Pools adjacent violators of b - zeta w among the ranks from first to last. OUT d: the pools of
+    # these classes, with numbers from first + 1 on; direction: the mean weight of their pools
     cdef Py_ssize_t i, j, n = 0, pool
     for i in range(first, last):
         ranks.weight[n] = w[i] if i < n_w else 0.0
@@ -184,8 +187,8 @@ cdef double weight_of(const double* w, Py_ssize_t n_w, Py_ssize_t first,
 
 
 cdef int side(double q, double q_own, double curvature, double x, double mu) noexcept nogil:
-    # Where the price of an entry, what it has before the projection minus x, is: above mu, on it
-    # but for the rounding of scores, or below
+    # The price of an entry is what the projection takes from it, b - x. Returns 1 if that is above
+    # mu, -1 if it is below, and 0 if the two are equal up to the rounding of scores.
     cdef double t = ((1.0 + (q - q_own)) / curvature - x) - mu
     cdef double slack = 64 * DBL_EPSILON * (1.0 + (1.0 + fabs(q) + fabs(q_own)) / curvature)
     return 1 if t > slack else -1 if t < -slack else 0
@@ -194,8 +197,8 @@ cdef int side(double q, double q_own, double curvature, double x, double mu) noe
 cdef void weighted_derivative(Derivative* d, const double* q, const double* v, Py_ssize_t own,
                               Py_ssize_t m, const WeightedSet* onto, Curvatures curved,
                               double* work) noexcept nogil:
-    # Where the label has a slot, the first ranks are pooled under w_1, w_2, ..., the last under
-    # w_2, w_3, ..., and those in between are free: they all have the price mu.
+    # Where the label has a slot, the first ranks are pooled under w_1, w_2, ... and the last ranks
+    # under w_2, w_3, ... (see weighted.pyx). Those in between are free and have the price mu.
     cdef Ranks ranks
     cdef Py_ssize_t i, j, above, below
     cdef double mu, weight, zeta = 1.0, square = 0.0, total = 0.0, mass, share, moved
@@ -238,7 +241,7 @@ cdef void weighted_derivative(Derivative* d, const double* q, const double* v, P
         j = <Py_ssize_t>ranks.rank_class[i]
         d.delta[j] = 1.0 / curvature
         d.pool[j] = 0
-    if zeta >= 1.0 - AT_BOUND or total <= 0.0:      # zeta stays
+    if zeta >= 1.0 - AT_BOUND or total <= 0.0:      # Then zeta does not move.
         d.n_columns = 0
         if mass > 0.0:
             follow_the_label(d, m, own, mass, own_curvature)
@@ -247,8 +250,9 @@ cdef void weighted_derivative(Derivative* d, const double* q, const double* v, P
     if mass == 0.0:
         scale_column(direction, m, square + own_curvature * total * total)
         return
-    # The direction of zeta is one more entry of the free pool, with the curvature of
-    # direction/total: one column exchanges the two, the other moves their sum.
+    # What moves with zeta is like one more entry of the free pool, whose curvature is that of
+    # direction/total. One column moves mass between that entry and the pool, the other moves the
+    # sum of both.
     both = new_column(d, m)
     square /= total * total
     for j in range(m):

@@ -18,13 +18,14 @@ from topkopt.losses.rows cimport (into_class_order, keep_finite, log1p_exp, out_
 from topkopt import _validation
 from topkopt.losses.declaration import Declaration
 
-cdef double PLAIN_ALPHA = 1e3    # up to this alpha the softmax step loses at most 3 digits
+# Up to this alpha the plain softmax step loses at most three digits.
+cdef double PLAIN_ALPHA = 1e3
 
 
 cdef double softmax_value(const double* s, Py_ssize_t own, Py_ssize_t m,
                           double* work) noexcept nogil:
-    # log(1 + sum_{j != own} exp(s_j - s_own)). Next to the largest score the label is a summand
-    # like all others; where it is the largest itself, the others may be far below rounding.
+    # Returns log(1 + sum_{j != own} exp(s_j - s_own)). If the label has the largest score, the
+    # other summands may be far below rounding, and log1p keeps them.
     cdef double largest = row_max(s, m), total
     exp_row(s, largest, work, m, &total)
     if largest > s[own]:
@@ -62,8 +63,8 @@ cdef void softmax_values_and_gradients(const double* s, const Py_ssize_t* own, P
 
 cdef void softmax_prox(const double* q, Py_ssize_t own, Py_ssize_t m, double alpha, double* v,
                        double* start, double* work) noexcept nogil:
-    # With k = 1 the label is one more entry of the simplex, and no cap is looked for. But its
-    # alpha swallows digits of the others when it is large.
+    # With k = 1 the label is one more entry of the simplex, with the entry alpha, and there is no
+    # cap to look for. A large alpha would take digits from the other entries.
     cdef Py_ssize_t j
     if alpha > PLAIN_ALPHA:
         topk_entropy_prox(q, own, m, alpha, 1, v, start, work)
@@ -140,13 +141,13 @@ cdef class TopKEntropy(Loss):
         take_differences(s, own, m, work)
         t = prox_entropy_row(<const double*>work, q, n, 0.0, 1.0, cap, start[0], work + m)
         start[0] = t
-        for j in range(n):      # log q_j = u_j - t below the cap
+        for j in range(n):      # Below the cap log q_j = u_j - t, so u_j - log q_j is t.
             largest += t * q[j] if q[j] < cap else (work[j] + log(<double>self.k)) * cap
         return largest
 
     cdef double row_conjugate(self, const double* v, Labels y, Py_ssize_t m,
                               double* work) noexcept nogil:
-        # the label's entry of v is negative and counts as 0 in the sum
+        # The label's entry of v is negative, and so counts as 0 in the sum of x log x.
         return shifted_x_log_x(v[y.index[0]]) + x_log_x_sum(v, m)
 
     cdef double row_violation(self, const double* v, Labels y, Py_ssize_t m,
@@ -199,7 +200,7 @@ cdef class TopKEntropy(Loss):
         if self.k == 1:
             simplex_derivative(d, v, y, m, alpha)
             return
-        for j in range(m):      # 1/(alpha + 1/p)
+        for j in range(m):      # The curvature of an entry p is alpha + 1/p.
             d.delta[j] = v[j] / (1.0 + alpha * v[j])
         cap.k = self.k
         cap.top = total / self.k * (1.0 - AT_BOUND)
@@ -286,7 +287,8 @@ cdef class TruncatedTopKEntropy(Loss):
         into_class_order(work, y.index[0], m)
         if left > 0:
             take_largest(work, n, self.k, top, top + n)
-            for j in range(n):          # entries above the k-th, then equal ones, the first first
+            # The k - 1 largest are those above the k-th, and then the first that are equal to it.
+            for j in range(n):
                 if work[j] > top[self.k - 1]:
                     work[j] = -INFINITY
                     left -= 1

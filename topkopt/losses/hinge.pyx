@@ -23,7 +23,7 @@ _TOPK_KINDS = ("alpha", "beta", "label")
 
 
 cdef double chosen_sum(const double* p, const double* h, Py_ssize_t n) noexcept nogil:
-    # <p,h> over p > 0; other margins may have overflown
+    # Returns <p,h>. Margins where p is 0 are left out, because they may have overflown.
     cdef double total = 0.0
     cdef Py_ssize_t j
     for j in range(n):
@@ -49,10 +49,10 @@ cdef class MaxMargin(Loss):
     cdef void vertex(self, const double* h, double* p, Py_ssize_t n, double* work) noexcept nogil:
         pass
 
-    # OUT p (may be work + m): the point that maximises <b,p> - 1/2 <p,p> less the bias, where b are
-    # the margins of s, in the order of take_others, over the curvature alpha + smoothing. Returns
-    # the curvature; where it is lost in rounding 0, and b are the margins themselves. OUT work: b,
-    # of m entries. TEMP work + 2 m
+    # Let b be the margins of s, in the order of take_others, over the curvature alpha + smoothing.
+    # OUT p (may be work + m): the point of the set that maximises <b,p> - 1/2 <p,p> minus the bias
+    # term; work: b, of m entries. Returns the curvature. Where that is too small to be divided by,
+    # it returns 0, b are the margins themselves, and p is a vertex. TEMP work + 2 m
     cdef double best(self, const double* s, Py_ssize_t own, Py_ssize_t m, double alpha, double* p,
                      double* start, double* work) noexcept nogil:
         cdef double curvature = alpha + self.smoothing, size
@@ -89,11 +89,11 @@ cdef class MaxMargin(Loss):
         if self.all_slots:
             total = row_sum(p, m - 1)
             value -= 0.5 * total * (self.smoothing * total)
-        return 0.0 if value < 0.0 else value    # 0 is in the set: only rounding is below it
+        return 0.0 if value < 0.0 else value    # p = 0 is in the set: less than 0 is rounding.
 
     cdef double row_conjugate(self, const double* v, Labels y, Py_ssize_t m,
                               double* work) noexcept nogil:
-        # -<1,p> + smoothing/2 <p,p>; v_y = -<1,p>
+        # Returns -<1,p> + smoothing/2 <p,p>, where -<1,p> is v_y.
         cdef Py_ssize_t own = y.index[0]
         cdef double square
         if self.smoothing == 0.0:
@@ -106,7 +106,7 @@ cdef class MaxMargin(Loss):
 
     cdef double row_violation(self, const double* v, Labels y, Py_ssize_t m,
                               double* work) noexcept nogil:
-        # The distance to the set, and to v_y = -<1,p>
+        # Returns the larger of the distances of p from the set and of v_y from -<1,p>.
         cdef Py_ssize_t j, n = m - 1
         cdef double* p = work
         cdef double* inside = work + n
@@ -185,7 +185,7 @@ cdef class TopKHinge(MaxMargin):
         if kind not in _TOPK_KINDS:
             raise ValueError(f"kind must be one of {', '.join(_TOPK_KINDS)}, got {kind!r}.")
         self.k = _validation.check_k(k, np.iinfo(np.intp).max, "the number of other classes")
-        self.kind = str(kind)   # NumPy has strings of its own
+        self.kind = str(kind)   # NumPy's strings are made plain ones.
         self.code = <TopKKind><int>_TOPK_KINDS.index(kind)
         self.smoothing = _validation.check_scalar(smoothing, "smoothing")
 
@@ -241,7 +241,7 @@ cdef class TopKHinge(MaxMargin):
             if positive.n_above <= k:
                 return positive.sum / k
         total = largest_sum(work, n, k, largest, start, temp)
-        if self.code == TOPK_LABEL and k > 1:   # its slot may have the last of the k places
+        if self.code == TOPK_LABEL and k > 1:   # The label's 0 may be among the k largest.
             total = max(total, largest_sum(work, n, k - 1, largest, start, temp))
         return max(0.0, total) / k
 

@@ -48,9 +48,10 @@ cdef class MultilabelHinge(Loss):
         return (3 + BIPARTITE_WORK) * m
 
     cdef double split(self, const double* s, Labels y, Py_ssize_t m, double* b) noexcept nogil:
-        # OUT b: for each label and behind them for each other class what it adds to the margins
-        # 1 + s_j - s_y; the largest of either side are half of the largest margin, which it
-        # returns. (A shift from one side to the other changes nothing, as v sums to 0.)
+        # Returns the largest margin 1 + s_j - s_y. OUT b: what each label, and behind the labels
+        # each other class, adds to its margins. Because v sums to 0, a number may be taken from one
+        # side and given to the other: here both sides have half of the largest margin as their
+        # largest entry.
         cdef Py_ssize_t j, label = 0, other = y.n
         cdef double low = INFINITY, high, largest, half
         for j in range(m):
@@ -77,7 +78,7 @@ cdef class MultilabelHinge(Loss):
         cdef Py_ssize_t j, first = 0, second = n
         if curvature > DBL_EPSILON * fabs(top):
             top /= curvature
-            for j in range(m):      # what is as far down as this has no share
+            for j in range(m):      # Entries as far down as this have no share.
                 p[j] = max(b[j] / curvature, -fabs(top) - 1.0)
             project_bipartite_row(<const double*>p, n, <const double*>p + n, m - n, 1.0,
                                   p, p + n, work)
@@ -154,7 +155,8 @@ cdef class MultilabelHinge(Loss):
 
     cdef void row_derivative(self, const double* q, Labels y, Py_ssize_t m, double alpha,
                              const double* v, Derivative* d, double* work) noexcept nogil:
-        # The entries that are not 0 keep the sum of all; at the bound that of either side.
+        # The entries that are not 0 move so that all of v sums to 0. At the bound <1,p> = 1 each
+        # side keeps its sum.
         cdef Py_ssize_t j, label = 0
         cdef double curvature = alpha + self.smoothing, total = 0.0
         cdef bint own
@@ -208,8 +210,8 @@ cdef class MultilabelSoftmax(Loss):
 
     cdef double row_conjugate(self, const double* v, Labels y, Py_ssize_t m,
                               double* work) noexcept nogil:
-        # <x, log x>, x = v + 1/N on the labels, exact where v is small: x log x there is
-        # (1 + N v) (log(1 + N v) - log N)/N
+        # Returns <x, log x> for x = v + 1/N on the N labels and x = v elsewhere. On the labels
+        # x log x = (1 + N v) (log(1 + N v) - log N)/N, which keeps its digits where v is small.
         cdef Py_ssize_t j, label = 0
         cdef double total = 0.0, n = y.n
         if y.n == 0 or y.n == m:

@@ -15,8 +15,8 @@ cdef inline void keep_finite(double* u, Py_ssize_t n, double most) noexcept nogi
 
 cdef inline void take_differences(const double* s, Py_ssize_t own, Py_ssize_t m,
                                   double* u) noexcept nogil:
-    # OUT u (m entries): s_j - s_own in the order of take_others; what overflows is the largest
-    # number there is
+    # OUT u (m entries): s_j - s_own in the order of take_others. Differences that overflow become
+    # the largest number there is.
     if take_others(s, own, m, 0.0, 1.0, u) == INFINITY:
         keep_finite(u, m, DBL_MAX)
 
@@ -49,11 +49,11 @@ cdef inline bint is_label(Labels y, Py_ssize_t j, Py_ssize_t* next_label) noexce
 
 
 cdef inline double x_log_x(double x) noexcept nogil:
-    return x * log(x) if x > 0.0 else 0.0   # what rounding left below 0 counts as 0
+    return x * log(x) if x > 0.0 else 0.0   # Less than 0 is rounding, and counts as 0.
 
 
 cdef inline double shifted_x_log_x(double z) noexcept nogil:
-    # (1 + z) log(1 + z), exact for small z
+    # Returns (1 + z) log(1 + z), also for small z with all digits.
     return (1.0 + z) * log1p(z) if z > -1.0 else 0.0
 
 
@@ -63,7 +63,7 @@ cdef inline double log1p_exp(double t) noexcept nogil:
 
 cdef inline void smoothed_curvatures(const double* v, Py_ssize_t m, double smoothing,
                                      double* h) noexcept nogil:
-    # OUT h: the second derivatives of a hinge, which are not 0 between its corners
+    # OUT h: the second derivatives of a smoothed hinge, which are 0 beyond its corners
     cdef Py_ssize_t j
     for j in range(m):
         h[j] = 1.0 / smoothing if 0.0 < fabs(v[j]) < 1.0 else 0.0

@@ -40,7 +40,7 @@ __all__ = ["Auto"]
 
 _STEP, _STEP_ENTRY = 1e4, 300.0  # operations that a step takes, and each of its classes
 _SMALL = 2e7  # multiplications that take less time than what surrounds a step of L-BFGS
-_FEW = 6.0  # passes left for which L-BFGS is not worth beginning with
+_FEW = 40.0  # passes left for which L-BFGS is not worth beginning with
 _NEAR = 0.1  # the gap from which on Newton's method is considered,
 _LATE = 50.0  # and the passes after which it is in any case
 _PER_SYSTEM = 3.0  # factor by which the gap falls for each _SYSTEMS systems of Newton's method
@@ -52,8 +52,18 @@ def _lbfgs_is_first(problem: Problem, settings: Settings) -> bool:
     if isinstance(problem.data, StreamData):
         return problem.loss.smooth
     steps = settings.along_path and not settings.keep_dual and type(problem.data) is DenseData
-    pays = problem.loss.smooth and (steps or blocks_pay(problem) or _epochs_are_long(problem))
+    able = _is_for_lbfgs(problem)
+    pays = able and (steps or blocks_pay(problem) or _epochs_are_long(problem))
     return pays and pass_operations(problem) > _SMALL
+
+
+def _is_for_lbfgs(problem: Problem) -> bool:
+    """Whether a loss is smooth by nature, not by smoothing.
+
+    The dual blocks of a smoothed hinge are mostly at rest, so that passes of coordinate ascent soon
+    visit few examples, while its gradient changes fast, for which L-BFGS takes many evaluations.
+    """
+    return problem.loss.declaration.smooth is True
 
 
 def _epochs_are_long(problem: Problem) -> bool:
@@ -204,7 +214,7 @@ class Auto(Method):
         if self.name != "sdca":
             return "sdca" if self.current.stuck else self.name
         left = self._passes_left()
-        if self.problem.loss.smooth:
+        if _is_for_lbfgs(self.problem):
             pays = left > _FEW and "lbfgs" not in self.tired
             return "lbfgs" if pays else "sdca"
         pays = "newton" not in self.tired and self._newton_passes() < left

@@ -27,10 +27,13 @@ from topkopt.solvers.solution import Solution
 __all__ = ["Checkpoint", "NoCheckpoint", "check_checkpoint"]
 
 _VERSION = 1
-EVERY = 30.0  # seconds between two writings, and
-_COST = 20.0  # times as long as the last one took
-_ROWS = 16  # that are looked at to tell data apart
-_SLACK = 1e-4  # by which numbers of the same data may differ on another machine
+# Between two writings so many seconds pass, and so many times as long as the last writing took.
+EVERY = 30.0
+_COST = 20.0
+# Data are told apart by so many of their rows.
+_ROWS = 16
+# Numbers computed from the same data may differ by this share on another machine.
+_SLACK = 1e-4
 
 
 def check_checkpoint(path: Any) -> str | None:

@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 
 __all__ = ["CompactField", "is_packed", "joined", "pack", "unpack"]
 
-_WORTH = 0.5  # part of the dense array that the sparse one may take
-_CHUNK = 1 << 20  # numbers looked at together
+# A matrix is packed if that takes no more than this share of its memory.
+_WORTH = 0.5
+# The rows are looked at in groups of about so many numbers.
+_CHUNK = 1 << 20
 
 
 def pack(dense: Any) -> dict[str, NDArray]:

@@ -20,7 +20,7 @@ from topkopt.solvers.epochs cimport Examples
 
 
 cdef double sigma_of(Examples examples, Py_ssize_t i, double sigma) noexcept nogil:
-    # That of one example
+    # Returns the sigma of one example, which is 0 if the example has no features.
     return 0.0 if examples.square_norm[i] == 0.0 else sigma
 
 
@@ -101,8 +101,8 @@ cdef class Curvature:
     """
 
     cdef readonly Py_ssize_t n_classes
-    cdef readonly object rows       # the examples that move
-    cdef readonly Py_ssize_t rank   # the sum of the ranks of their derivatives
+    cdef readonly object rows       # The examples whose derivatives are not 0.
+    cdef readonly Py_ssize_t rank   # The sum of the ranks of these derivatives.
     cdef double[:, ::1] delta
     cdef int32_t[:, ::1] pool
     cdef double[:, ::1] columns
@@ -249,7 +249,7 @@ cdef class Curvature:
 
 
 cdef Py_ssize_t rank_of(const Derivative* d, Py_ssize_t m, Py_ssize_t* size) noexcept nogil:
-    # TEMP size: m + 1
+    # Returns the rank of D. A pool of n moving classes has the rank n - 1. TEMP size: m + 1
     cdef Py_ssize_t j, rank = d.n_columns
     for j in range(m):
         size[j + 1] = 0
@@ -266,7 +266,7 @@ cdef Py_ssize_t rank_of(const Derivative* d, Py_ssize_t m, Py_ssize_t* size) noe
 
 
 cdef void pool_masses(const Derivative* d, Py_ssize_t m, double* mass) noexcept nogil:
-    # OUT mass (m + 1): the sum of delta over each pool, behind one for those in none
+    # OUT mass (m + 1): the sum of delta over the classes in no pool, then those over each pool
     cdef Py_ssize_t j
     for j in range(m + 1):
         mass[j] = 0.0
@@ -286,7 +286,8 @@ cdef bint first_of_pool(const Derivative* d, Py_ssize_t j) noexcept nogil:
 
 cdef Py_ssize_t factor_pool(const Derivative* d, Py_ssize_t m, Py_ssize_t first,
                             double* out) noexcept nogil:
-    # OUT out: the rows of the pool whose first class is `first`; returns how many
+    # OUT out: the rows of F that make up the pool whose first class is `first`, see
+    # Curvature.factors. Returns their number.
     cdef Py_ssize_t i, j, row = 0, pivot = first
     cdef int32_t pool = d.pool[first]
     cdef double mass = 0.0, share

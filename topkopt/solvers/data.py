@@ -5,11 +5,10 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
-import scipy.linalg.lapack
-import scipy.sparse
 from numpy.typing import NDArray
 
 from topkopt._threads import ALONE, Team
@@ -17,6 +16,8 @@ from topkopt.solvers import epochs
 from topkopt.solvers.blocks import DenseBlocks, KernelBlocks
 from topkopt.solvers.epochs import Examples
 from topkopt.solvers.evaluation import dense_evaluation, scores_evaluation, sparse_evaluation
+from topkopt.solvers.gram import check_symmetric, definite_shift
+from topkopt.solvers.leading import lead_matrix_on, lead_on, lead_sparse_on
 from topkopt.solvers.narrow import narrow_sparse_epoch
 from topkopt.solvers.products import product, pulled
 from topkopt.solvers.row_blocks import is_mapped
@@ -27,6 +28,8 @@ __all__ = [
     "DenseData",
     "KernelData",
     "SparseData",
+    "Sums",
+    "Trail",
     "add_identity",
     "check_norms",
     "inner_product",
@@ -34,19 +37,32 @@ __all__ = [
 
 _PER_NUMBER = 32  # multiplications that take as long as a kernel's visit of a number
 _SUMS_ROUNDING = 64  # units of rounding that the trace of a matrix of sums may be off
+_TOUCHED = 4  # numbers of W in order that are moved while one is that a stored entry touches
 _WIDE = 512  # bytes of a row of W above which a step is mostly the way through such rows
 _CHUNK = 1 << 20  # entries looked at together
 _CACHE = 1 << 15  # bytes of W up to which no block is worth its bookkeeping
 _EVALUATED = 1 << 17  # entries of X in a block whose losses are evaluated together
 _SUMS_ROWS = 256  # most rows whose scores are computed together for a certificate
 _PRODUCT = 1 << 33  # multiplications in one product of a block, which Ctrl-C does not interrupt
-_TILE = 512  # rows and columns of a Gram matrix that are compared with their mirror image at once
-_ASYMMETRY = (
-    256  # units of rounding that entries of a Gram matrix may differ from their mirror image
-)
 
 Result = TypeVar("Result")
 Sums = tuple[float, float, float]
+
+
+@dataclass
+class Trail:
+    """What dual blocks and W were before the last pass, and how far to go on from there."""
+
+    dual: Any
+    coef: NDArray | None = None  # where it is needed
+    momentum: float = 0.0
+
+    def lead_coef_on(self, coef: NDArray) -> None:
+        """Move W on by its own change: that of X'A, but for rounding."""
+        if self.coef is None or self.momentum == 0:
+            self.coef = coef.copy()
+        else:
+            lead_matrix_on(coef, self.coef, self.momentum)
 
 
 class Data(ABC):
@@ -121,11 +137,18 @@ class Data(ABC):
             return [work(examples, slice(None))]
         return self.team.run(lambda part: work(examples.part(part), part), ranges, blas=True)
 
+    def prefers_few_classes(self, n_classes: int) -> bool:
+        """Whether `narrow_epoch` is there, and a step is mostly the way through rows of W."""
+        return False
+
     def narrow_epoch(
         self, examples: Examples, coef: NDArray, dual: NDArray, order: NDArray, least: int
     ) -> int:
-        """Take steps among the classes in use where that is worth it: nowhere."""
-        return 0
+        """Take one dual step for each row in order, among the classes in use if these are few.
+
+        Returns how many rows have few, but at least so many as the loss needs.
+        """
+        raise TypeError(f"{type(self).__name__} takes all classes together")
 
     @abstractmethod
     def coef_from(self, dual: NDArray) -> NDArray:
@@ -139,14 +162,14 @@ class Data(ABC):
         """Return a few rows."""
         return self.X[places]
 
-    def coef_after(self, coef: NDArray, change: NDArray, rows: NDArray) -> NDArray:
-        """Return what W = X'A becomes when the blocks of some rows change."""
-        step = max(1, _CHUNK // max(1, self.n_features))
-        coef = coef.copy()
-        for first in range(0, len(rows), step):
-            part = slice(first, first + step)
-            coef += pulled(self.X[rows[part]], change[part], self.team)
-        return coef
+    @abstractmethod
+    def lead_on(
+        self, trail: Trail, coef: NDArray, dual: Any, rows: NDArray, moved: NDArray
+    ) -> None:
+        """Move the dual blocks of some rows on along a trail, and W = X'A with them.
+
+        OUT moved: whether the blocks had changed.
+        """
 
     @abstractmethod
     def evaluate(
@@ -210,6 +233,13 @@ class DenseData(Data):
             DenseBlocks(examples, self.X, dual, order, block_size, coef).walk(self.team)
         else:
             epochs.dense_epoch(examples, self.X, coef, dual, order, block_size)
+
+    def lead_on(
+        self, trail: Trail, coef: NDArray, dual: Any, rows: NDArray, moved: NDArray
+    ) -> None:
+        """Move dual blocks on, and W by its own change."""
+        lead_on(dual, trail.dual, trail.momentum, rows, moved)
+        trail.lead_coef_on(coef)
 
     def _in_blocks(self, order: NDArray, n_classes: int, block_size: int) -> bool:
         """Whether the products of blocks are large enough for the team."""
@@ -300,8 +330,8 @@ class KernelData(DenseData):
                 f"X must be a Gram matrix when kernel=True, but its diagonal holds "
                 f"{diagonal.min():g}; pass a positive semi-definite kernel."
             )
-        _check_symmetric(K, diagonal.max(initial=0.0))
-        self.shift = _definite_shift(K, diagonal, vouched)
+        check_symmetric(K, diagonal.max(initial=0.0))
+        self.shift = definite_shift(K, diagonal, vouched)
         self.square_norms = diagonal + self.shift
 
     def epoch(
@@ -312,6 +342,12 @@ class KernelData(DenseData):
             KernelBlocks(examples, self.X, dual, order, block_size, self.shift).walk(self.team)
         else:
             epochs.kernel_epoch(examples, self.X, dual, order, block_size, self.shift)
+
+    def lead_on(
+        self, trail: Trail, coef: NDArray, dual: Any, rows: NDArray, moved: NDArray
+    ) -> None:
+        """Move dual blocks on; there is no W."""
+        lead_on(dual, trail.dual, trail.momentum, rows, moved)
 
     def range_sums(
         self, examples: Examples, coef: NDArray, dual: NDArray, rows: NDArray, part: slice
@@ -381,13 +417,29 @@ class SparseData(Data):
         """Take one dual step for each row in order, one by one."""
         epochs.sparse_epoch(examples, *self.parts, coef, dual, order)
 
+    def prefers_few_classes(self, n_classes: int) -> bool:
+        """Whether a step is mostly the way through rows of W."""
+        return n_classes * self.dtype.itemsize >= _WIDE
+
     def narrow_epoch(
         self, examples: Examples, coef: NDArray, dual: NDArray, order: NDArray, least: int
     ) -> int:
-        """Take one step among the classes in use for each row that has few; return how many do."""
-        if dual.shape[1] * self.dtype.itemsize < _WIDE:
-            return 0
-        return narrow_sparse_epoch(examples, *self.parts, coef, dual, order, least)
+        """Take one dual step for each row in order, among the classes in use if these are few."""
+        others = np.empty_like(order)
+        able = narrow_sparse_epoch(examples, *self.parts, coef, dual, order, least, others)
+        self.epoch(examples, coef, dual, others[: len(order) - able], 1)
+        return able
+
+    def lead_on(
+        self, trail: Trail, coef: NDArray, dual: Any, rows: NDArray, moved: NDArray
+    ) -> None:
+        """Move dual blocks on, and W by its own change, or where few examples touch it."""
+        start = self.parts[2]
+        if _TOUCHED * int((start[rows + 1] - start[rows]).sum()) < self.n_features:
+            lead_sparse_on(dual, trail.dual, trail.momentum, rows, moved, *self.parts, coef)
+        else:
+            lead_on(dual, trail.dual, trail.momentum, rows, moved)
+            trail.lead_coef_on(coef)
 
     def range_sums(
         self, examples: Examples, coef: NDArray, dual: NDArray, rows: NDArray, part: slice
@@ -465,48 +517,3 @@ def check_norms(square_norms: NDArray) -> None:
             f"X must have rows whose squared norm is finite, but that of row {row} overflows; "
             "scale the features, for example to unit variance or unit norm."
         )
-
-
-def _check_symmetric(K: NDArray, largest: float) -> None:
-    """Raise unless K equals its transpose, but for the rounding of its entries."""
-    slack = _ASYMMETRY * np.finfo(K.dtype).eps * largest
-    n = K.shape[0]
-    for first in range(0, n, _TILE):
-        for second in range(first, n, _TILE):
-            upper = K[first : first + _TILE, second : second + _TILE]
-            lower = K[second : second + _TILE, first : first + _TILE]
-            apart = np.abs(upper - lower.T)
-            if apart.max() > slack:
-                place = np.unravel_index(np.argmax(apart), apart.shape)
-                i, j = int(place[0]) + first, int(place[1]) + second
-                raise ValueError(
-                    f"X must be symmetric when kernel=True, but X[{i}, {j}] = {K[i, j]:.6g} and "
-                    f"X[{j}, {i}] = {K[j, i]:.6g}; pass the kernel between all pairs of training "
-                    "examples, or (X + X.T) / 2 if that is what you mean."
-                )
-
-
-def _definite_shift(K: NDArray, diagonal: NDArray, vouched: bool) -> NDArray:
-    """Return what is added to the diagonal of K to make it positive semi-definite."""
-    n, limits = len(K), np.finfo(K.dtype)
-    unit = max(float(limits.eps) * diagonal.max(initial=0.0), float(limits.smallest_subnormal))
-    zero = diagonal == 0
-    zero[zero] = ~K[zero].any(axis=1)
-    # Independent rounding of n entries in a row adds up to about sqrt(n) units, at worst to n.
-    for size in (np.sqrt(n) * unit, n * unit):
-        shift = np.where(zero, 0.0, size)
-        if vouched or _has_cholesky(K, shift):
-            return shift
-    raise ValueError(
-        f"X must be positive semi-definite when kernel=True, but adding {n * unit:.2g} to its "
-        "diagonal leaves it an eigenvalue below 0, and no certificate would hold; choose another "
-        "kernel, such as rbf, or remove the negative eigenvalues (numpy.linalg.eigh)."
-    )
-
-
-def _has_cholesky(K: NDArray, shift: NDArray) -> bool:
-    """Whether K + diag(shift) has a Cholesky factorisation, which shows that it is definite."""
-    shifted = np.array(K, dtype=np.float64, order="F")
-    # A row of zeros has no part in it; its pivot may be any positive number.
-    shifted[np.diag_indices_from(shifted)] += np.where(shift > 0, shift, 1.0)
-    return scipy.linalg.lapack.dpotrf(shifted, lower=1, overwrite_a=1, clean=0)[1] == 0

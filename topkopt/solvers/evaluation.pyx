@@ -17,18 +17,20 @@ from topkopt.losses.base cimport LabelLists, Labels, ScoreRows
 from topkopt.solvers.epochs cimport Examples
 
 cdef enum:
-    SPARSE_BLOCK = 64   # rows of a sparse matrix whose losses are computed together
+    # The losses of so many rows of a sparse matrix are computed together.
+    SPARSE_BLOCK = 64
 
 
-# The two sums of a certificate that are not those of G: costs times losses and conjugates
+# The sums over the examples of costs times losses and of costs times conjugates.
 cdef struct Total:
     double losses
     double conjugates
 
 
 cdef class Buffers:
-    # What a block of rows needs besides its scores
-    cdef double[::1] scores     # in double precision
+    # The memory that a block of rows needs: its scores in double precision, and what is computed
+    # from them.
+    cdef double[::1] scores
     cdef double[::1] gradients
     cdef double[::1] values
 
@@ -40,7 +42,8 @@ cdef class Buffers:
 
 cdef int pull_rows(Examples examples, Py_ssize_t first, Py_ssize_t n_rows, real* s,
                    Buffers buffers, Total* total) except -1 nogil:
-    # INOUT s: the scores of rows behind each other; becomes cost v. total: what they add to it
+    # INOUT s: the scores of rows that stand behind each other, which become cost v; total: the
+    # losses are added
     cdef Py_ssize_t i, j, m = examples.n_classes
     cdef LabelLists labels = LabelLists(&examples.label_index[0], &examples.label_start[first])
     cdef ScoreRows rows = ScoreRows(&buffers.scores[0], labels, n_rows, m)
@@ -65,8 +68,8 @@ cdef int pull_rows(Examples examples, Py_ssize_t first, Py_ssize_t n_rows, real*
 
 cdef void keep_rows(Examples examples, Py_ssize_t first, Py_ssize_t n_rows, const real* s,
                     real* a, Buffers buffers, Total* total) noexcept nogil:
-    # IN s: cost v. OUT a: the dual blocks -cost v, unless it is NULL. total: their conjugates, as
-    # rounding left them
+    # IN s: cost v. OUT a: the dual blocks -cost v, unless it is NULL. INOUT total: the conjugates
+    # are added, of cost v as rounding has left it
     cdef Py_ssize_t i, j, m = examples.n_classes
     cdef double* v = &buffers.gradients[0]
     cdef double cost
@@ -101,7 +104,7 @@ def dense_evaluation(Examples examples, const real[:, :] x, const real[:, ::1] w
     cdef Py_ssize_t n = x.shape[0], d = x.shape[1], m = examples.n_classes, first = 0, size, j
     cdef Py_ssize_t row_work = m * (2 * d + ENTRY_WORK), left = PULSE
     dtype = np.float32 if real is float else np.float64
-    # BLAS takes rows that lie apart, but not rows that overlap
+    # BLAS takes rows that are apart from each other, but no rows that overlap.
     cdef bint direct = (x.strides[1] == <Py_ssize_t>sizeof(real)
                         and x.strides[0] >= d * <Py_ssize_t>sizeof(real))
     cdef real[:, ::1] copied = np.empty((1 if direct else block_size, d), dtype)

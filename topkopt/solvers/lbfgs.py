@@ -29,10 +29,15 @@ from topkopt.solvers.quasi_newton import Memory
 
 __all__ = ["LBFGS", "make_lbfgs"]
 
+# The memory holds so many steps.
 _MEMORY = 10
-_DECREASE, _SLOPE = 1e-4, 0.9  # of the line search: the conditions of Wolfe
+# A line search ends where the conditions of Wolfe hold: the objective has fallen by the first share
+# of what the slope at the start promises, and the slope itself to the second share of that.
+_DECREASE, _SLOPE = 1e-4, 0.9
+# A line search gives up after so many evaluations.
 _TRIALS = 20
-_NOISE = 16  # units of rounding that an objective may be off
+# The rounding of an objective is taken for so many units of its last digit.
+_NOISE = 16
 
 
 class LBFGS(Method):
@@ -57,6 +62,8 @@ class LBFGS(Method):
         self.custom = isinstance(problem.loss, losses.CustomLoss)
         self.objective = self._objective()
         self.preconditioner = self._preconditioner()
+        if problem.loss.convex:  # else the curvature there may be negative
+            self.preconditioner.begin_at(start)
         self.memory = Memory(_MEMORY, start.size)
         self.noise = _NOISE * float(np.finfo(self.data.dtype).eps)
         self.evaluations = 0

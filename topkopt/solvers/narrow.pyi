@@ -17,4 +17,5 @@ def narrow_sparse_epoch(
     a: NDArray[_Real],
     order: NDArray[np.intp],
     least: int,
+    others: NDArray[np.intp],
 ) -> int: ...

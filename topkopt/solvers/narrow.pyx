@@ -66,10 +66,10 @@ cdef bint narrow_step(Examples examples, Py_ssize_t row, const Used* used, const
 
 def narrow_sparse_epoch(Examples examples, const real[::1] data, const integer[::1] indices,
                         const integer[::1] indptr, real[:, ::1] w, real[:, ::1] a,
-                        const Py_ssize_t[::1] order, Py_ssize_t least):
+                        const Py_ssize_t[::1] order, Py_ssize_t least, Py_ssize_t[::1] others):
     """Visit those rows of a CSR matrix that use few classes, but at least so many.
 
-    Returns how many these were; w and a are updated.
+    Returns how many these were; w and a are updated. OUT others: the rows that were not visited.
     """
     cdef Py_ssize_t m = examples.n_classes, i, j, c, row, n_visited = 0, left = PULSE
     dtype = np.float32 if real is float else np.float64
@@ -89,6 +89,7 @@ def narrow_sparse_epoch(Examples examples, const real[::1] data, const integer[:
             look_for_interrupt(&left, m + NARROW * (indptr[row + 1] - indptr[row] + ENTRY_WORK))
             look_up(examples, row, &a[row, 0], &used)
             if used.own < 0 or used.n < least or NARROW * used.n > m:
+                others[i - n_visited] = row
                 continue
             n_visited += 1
             for c in range(used.n):

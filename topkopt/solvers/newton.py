@@ -28,15 +28,22 @@ from topkopt.solvers.shared_curvature import LOSS_WORK, SharedCurvature
 
 __all__ = ["Newton", "StartedNewton", "pass_operations"]
 
-_EPOCHS = 10  # of another method before the first system, unless its gap is this small
+# Another method goes first, for so many epochs or until its gap is down to _CLOSE.
+_EPOCHS = 10
 _CLOSE = 0.1
-_LEAST = 1e-6  # sigma, below which the prox loses the digits of its argument
-_SMALL = 1e-3  # sigma, from which on a gap that grows is one of rounding
+# A smaller sigma is never used, because the prox divides by it and would lose digits of the scores.
+_LEAST = 1e-6
+# Once sigma is this small, a gap that grows does so by rounding. Then sigma is raised by the factor
+# _BACK.
+_SMALL = 1e-3
 _BACK = 64.0
-_DONE = 0.1  # how far the gradient falls under one centre
-_STEPS = 50  # systems under one centre at the most
-_FLAT = 0.25  # of the first slope: where a line search ends
-_SEARCH = 40  # points of a line search at the most
+# A centre is moved when the gradient has fallen to this share of its first size, or after so many
+# systems.
+_DONE = 0.1
+_STEPS = 50
+# A line search ends where the slope is down to this share of the first, or after so many points.
+_FLAT = 0.25
+_SEARCH = 40
 
 
 class StartedNewton(Method):

@@ -1,9 +1,10 @@
 """Newton systems (I + sum_i cost_i (x_i x_i') (x) D_i) Z = G, by the smaller of two factorisations.
 
-The features times the classes are one size, the ranks of all D_i together the other (Woodbury's
-identity). With a kernel only the second exists, and matrices like G and Z stand for X'G and X'Z.
-Where both are large, which is so while sigma is, conjugate gradients find a Z that will do.
-A loss that is a sum over the classes has diagonal D_i, and one small system for each class.
+Here (x) is the Kronecker product. One matrix to factorise has the size of the features times the
+classes, the other, by Woodbury's identity, that of the ranks of all D_i together. With a kernel
+only the second exists, and matrices like G and Z stand for X'G and X'Z. Both are large while sigma
+is large: then conjugate gradients find a Z that is good enough. A loss that is a sum over the
+classes has diagonal D_i, which leave one small system for each class.
 """
 
 from __future__ import annotations
@@ -23,12 +24,18 @@ from topkopt.solvers.threads import threads_for
 
 __all__ = ["solve_system", "system_operations"]
 
-LARGEST = 6000  # the size of the largest system that is factorised
-_RESIDUAL = 0.03  # of the right-hand side, that conjugate gradients leave
-_PRODUCTS = 100  # of conjugate gradients at the most
-_ENTRIES = 1 << 22  # of an array that is filled and used up again
-_RANK = 1.5  # directions in which the block of a moving example can move, on average
-FEW = 64  # features whose products by pairs are formed for all examples at once
+# Systems up to this size are factorised, larger ones solved by conjugate gradients.
+LARGEST = 6000
+# Conjugate gradients end when the residual is down to this share of the right-hand side, or after
+# so many products.
+_RESIDUAL = 0.03
+_PRODUCTS = 100
+# Examples are taken in groups, for which arrays of about so many entries are filled.
+_ENTRIES = 1 << 22
+# The block of a moving example can move in so many directions, on average.
+_RANK = 1.5
+# With no more features than this, their products by pairs are formed once for all classes.
+FEW = 64
 
 
 def solve_system(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,8 @@ from topkopt.solvers.products import product
 from topkopt.solvers.row_blocks import RowBlocks, is_stream
 from topkopt.solvers.settings import check_settings
 from topkopt.solvers.solution import Solution, State
-from topkopt.solvers.training import check_kernel, check_sampling, check_streamed, train
+from topkopt.solvers.solve import check_kernel, check_sampling, check_streamed
+from topkopt.solvers.training import train
 
 __all__ = ["Path", "check_Cs", "path"]
 
@@ -200,13 +202,27 @@ def path(
     trained.check_classes(problem.n_classes)
     solutions: list[Solution] = []
     last: Solution | None = None
+    before: Solution | None = None
     for place, C in enumerate(grid, start=1):
         line = f"{title}C = {C:.3g} ({place} of {len(grid)})  "
         at = problem.at(float(C))
-        last = train(at, settings, last, title=line)
+        begin = _led_on(before, last, float(C))
+        before, last = last, train(at, settings, begin, title=line)
         end = last if trained.convex else train(at.of(trained), settings, last, title=line)
         solutions.append(end if keep_dual else end.without_dual())
     return Path(grid, solutions)
+
+
+def _led_on(before: Solution | None, last: Solution | None, C: float) -> Solution | None:
+    """Return where the last two W lead: a straight line in log C is close to their curve.
+
+    Dual variables would leave their sets, and are gone on from as they are.
+    """
+    if before is None or last is None or last.dual is not None:
+        return last
+    ahead = math.log(C / last.C) / math.log(last.C / before.C)
+    step = last.coef - before.coef  # type: ignore[operator]
+    return replace(last, coef=last.coef + ahead * step)
 
 
 def check_Cs(Cs: Any) -> NDArray:

@@ -2,10 +2,10 @@
 
 The Hessian of 1/2 |W|^2 + sum_i cost_i L_i is made of blocks, one for each pair of classes; that of
 class j with itself is I + X' diag(cost h_j) X, where h_j are second derivatives of the losses.
-Before anything is known of them all h are taken for half of their bound, which is one matrix for
-all classes. Later they are those of the W of that moment. The losses that see differences of scores
-alone have gradients that sum to 0 over the classes, and so have their best W: there the blocks of
-all classes are used, but nothing moves out of that space, which they know nothing about.
+Before anything is known of them, each h is taken for half of its bound, which makes one matrix for
+all classes. Later the h are those at the W of that moment. Where a loss depends on differences of
+scores alone, its gradients sum to 0 over the classes, and so do the columns of the best W. The
+blocks do not know of that, so what they give is made to sum to 0 as well.
 """
 
 from __future__ import annotations
@@ -28,21 +28,31 @@ __all__ = [
     "make_preconditioner",
 ]
 
-_ENTRY = 60  # operations that an entry of the scores costs beside the matrix products
-_PRODUCTS = 1 << 17  # products of features in a block
-_FEATURES = 128  # above, blocks cost more than they save
-_MOST = 1 << 24  # numbers in the blocks of all classes
-_FIRST = 3  # evaluations before the blocks are computed, at the least
+# An entry of the scores costs so many operations beside those of the matrix products.
+_ENTRY = 60
+# Examples are taken in groups that have about so many products of two features.
+_PRODUCTS = 1 << 17
+# With more features than this, or more numbers in the blocks of all classes, the blocks cost more
+# than they save.
+_FEATURES = 128
+_MOST = 1 << 24
+# The blocks are computed after so many evaluations at the earliest.
+_FIRST = 3
+# Between two looks the evaluations cost so many times as much as a look.
+_BETWEEN = 4
 
 
 class Preconditioner:
     """The identity."""
 
-    due = np.inf  # the evaluations after which it wants to look at W
+    due = np.inf  # After so many evaluations it is to look at W.
 
     def solve(self, gradient: NDArray) -> NDArray:
         """Return what it takes for the inverse Hessian, times a gradient."""
         return gradient
+
+    def begin_at(self, coef: NDArray) -> None:
+        """Take note of the W that a training starts from."""
 
     def look(self, coef: NDArray, gradient: NDArray, evaluations: float) -> None:
         """Learn from where the training is."""
@@ -68,8 +78,13 @@ class ClassBlocks(SharedBlock):
         super().__init__(bound_block(problem.data, problem.loss, problem.cost))
         self.data, self.examples = problem.data, examples
         self.inverse: NDArray | None = None
-        work = _look_work(problem) / _evaluation_work(problem)
-        self.due = max(_FIRST, 2 * work - _FIRST)
+        self.work = _look_work(problem) / _evaluation_work(problem)
+        self.due = max(_FIRST, 2 * self.work - _FIRST)
+
+    def begin_at(self, coef: NDArray) -> None:
+        """Look at once where a training goes on from a W that an earlier one has left."""
+        if coef.any():
+            self.due = 0.0
 
     def solve(self, gradient: NDArray) -> NDArray:
         """Solve with the block of each class."""
@@ -100,7 +115,7 @@ class ClassBlocks(SharedBlock):
         self.inverse = _inverse(blocks)
         size = np.abs(gradient).max()
         self.centred = bool(np.abs(gradient.sum(axis=1)).max() <= 1e-4 * size)
-        self.due = 2 * evaluations + 2
+        self.due = evaluations + max(evaluations + 2, _BETWEEN * self.work)
 
     def _add_up(
         self, packed: NDArray, examples: Examples, X: NDArray, W: NDArray, together: int

@@ -13,7 +13,8 @@ from topkopt.solvers.threads import worth_threads
 
 __all__ = ["product", "pulled"]
 
-_PER_NUMBER = 4  # multiplications of sparse products that take as long as a kernel's number
+# A sparse product makes so many multiplications in the time a kernel takes for a number.
+_PER_NUMBER = 4
 
 
 def product(X: Any, B: NDArray, team: Team) -> NDArray:

@@ -22,9 +22,12 @@ from topkopt._validation import as_floating
 
 __all__ = ["RowBlocks", "is_large_file", "is_mapped", "is_stream"]
 
-BLOCK_BYTES = 1 << 24  # of a block: large enough for a disk, small next to what is held anyway
-LARGE_FILE = 1 << 28  # bytes of a memory-mapped file from which on blocks are faster than its pages
-_LARGEST_CHUNK = 4  # times BLOCK_BYTES, from which on a chunk is read in pieces
+# A block of so many bytes is long enough for a disk, and small next to what is held anyway.
+BLOCK_BYTES = 1 << 24
+# A memory-mapped file of so many bytes is faster to read in blocks than page by page.
+LARGE_FILE = 1 << 28
+# A chunk of the source larger than so many blocks is read in pieces.
+_LARGEST_CHUNK = 4
 
 
 def is_stream(X: Any) -> bool:
@@ -123,14 +126,22 @@ class RowBlocks:
         With each come the slice of its rows, the slice of `order` that is in it, and the places of
         these rows in the block.
         """
+        turns = self.turns(order)
+        blocks = self.in_turn([rows for rows, _, _ in turns])
+        for (rows, span, places), (_, block) in zip(turns, blocks, strict=True):
+            yield rows, block, span, places
+
+    def turns(self, order: NDArray) -> list[tuple[slice, slice, NDArray]]:
+        """Return the same without the blocks: their rows, the slices of `order`, and the places."""
         if not len(order):
-            return
+            return []
         number = order // self.n_rows
         ends = [*(np.flatnonzero(np.diff(number)) + 1).tolist(), len(order)]
-        spans = [slice(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
-        blocks = self.in_turn([self.slice_of(number[span.start]) for span in spans])
-        for span, (rows, block) in zip(spans, blocks, strict=True):
-            yield rows, block, span, order[span] - rows.start
+        found = []
+        for first, last in zip([0, *ends[:-1]], ends, strict=True):
+            rows = self.slice_of(number[first])
+            found.append((rows, slice(first, last), order[first:last] - rows.start))
+        return found
 
     def read(self, rows: slice) -> NDArray:
         """Return rows as a matrix of the promised shape and dtype, with finite entries."""

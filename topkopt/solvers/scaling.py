@@ -1,8 +1,9 @@
 """How the dual blocks of one training become those that the next one, with another C, starts from.
 
-The gradient -a_i/C_i of a loss is feasible for every C. If it stays, a_i grows with C, and W with
-it: right where examples are at a bound of their loss. Where the loss can be made small, W hardly
-changes with C, and it is a_i that should stay; for a larger C that is feasible too, because 0 is.
+The gradient -a_i/C_i of a loss is feasible for every C. If it is kept, a_i and W grow with C. That
+is right where examples are at a bound of their loss. Where the loss can be made small, W hardly
+changes with C, and a_i should be kept. For a larger C this is feasible as well: the feasible set of
+gradients is convex and contains 0, and -a_i/C_i moves towards it.
 """
 
 from __future__ import annotations

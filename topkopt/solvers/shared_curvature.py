@@ -15,7 +15,8 @@ from topkopt.solvers.epochs import Examples
 
 __all__ = ["LOSS_WORK", "SharedCurvature"]
 
-LOSS_WORK = 8  # numbers that a kernel visits in the time of an entry of a prox or its derivative
+# An entry of a prox, or of its derivative, takes as long as so many numbers that a kernel visits.
+LOSS_WORK = 8
 
 
 class SharedCurvature:

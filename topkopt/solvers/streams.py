@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topkopt.solvers.blocked_dual import BlockedDual
-from topkopt.solvers.data import DenseData, check_norms
+from topkopt.solvers.data import DenseData, Trail, check_norms
 from topkopt.solvers.epochs import Examples
+from topkopt.solvers.leading import lead_on
 from topkopt.solvers.products import product, pulled
 from topkopt.solvers.row_blocks import RowBlocks
 
@@ -99,12 +100,15 @@ class StreamData(DenseData):
             coef += pulled(part, dual[rows], self.team)
         return coef.astype(self.dtype, copy=False)
 
-    def coef_after(self, coef: NDArray, change: NDArray, rows: NDArray) -> NDArray:
-        """Return what W = X'A becomes when the blocks of some rows change."""
-        coef = coef.copy()
-        for _, part, span, places in self.blocks.visits(rows):
-            coef += pulled(part[places], change[span], self.team)
-        return coef
+    def lead_on(
+        self, trail: Trail, coef: NDArray, dual: Any, rows: NDArray, moved: NDArray
+    ) -> None:
+        """Move dual blocks on, block by block, and W by its own change."""
+        for here, _, places in self.blocks.turns(rows):
+            now, last = dual[here], trail.dual[here]
+            lead_on(now, last, trail.momentum, places, moved[here])
+            dual[here], trail.dual[here] = now, last
+        trail.lead_coef_on(coef)
 
     def scores(self, coef: NDArray) -> NDArray:
         """Return X W."""

@@ -13,7 +13,8 @@ from topkopt._threads import Team, blas_threads
 
 __all__ = ["threads_for", "worth_threads"]
 
-_WORTH_THREADS = 1.5e8  # floating-point operations: about 5 ms on one core
+# From so many floating-point operations on, about 5 ms on one core, a second thread pays.
+_WORTH_THREADS = 1.5e8
 
 
 def worth_threads(operations: float) -> bool:

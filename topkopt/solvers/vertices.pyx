@@ -25,8 +25,10 @@ from topkopt.solvers.epochs cimport Examples, Sums, add_rows
 from topkopt._kernels.select cimport rank_of
 
 cdef enum:
-    NOBODY = -1     # a place of a vertex without a class, and the end of a list
-    ORIGIN = -2     # in the first place: not a vertex, but the point the solver started from
+    # No class has this place of a vertex; in a list of nodes it is the end.
+    NOBODY = -1
+    # In the first place it tells that this is not a vertex, but the point the solver started from.
+    ORIGIN = -2
 
 cdef enum Move:
     TOWARD          # from the current point to the best vertex
@@ -34,7 +36,9 @@ cdef enum Move:
     SWAP            # from the worst active vertex to the best one
 
 
-cdef double SLIM = 1e-8     # what is left of a mix when v - worst is too inexact to be followed
+# Where the vertices besides the worst one have no more than this share together, v - worst has too
+# few digits to be a direction.
+cdef double SLIM = 1e-8
 
 
 cdef class VertexExamples(Examples):
@@ -71,7 +75,7 @@ cdef class VertexExamples(Examples):
         return part
 
     cdef double weighed_square(self, Py_ssize_t i, const double* d) noexcept nogil:
-        # The part of <d,d> that the smoothing weighs
+        # Returns the part of <d,d> that the smoothing weighs.
         cdef double square = 0.0, own = d[self.labels(i).index[0]]
         cdef Py_ssize_t j
         for j in range(self.n_classes):
@@ -79,7 +83,7 @@ cdef class VertexExamples(Examples):
         return square if self.all_slots else square - own * own
 
     cdef void slope(self, Py_ssize_t i, const double* v, double* z) noexcept nogil:
-        # INOUT z: the scores, less the smoothing times v
+        # INOUT z: the scores, from which the smoothing times v is subtracted
         cdef Py_ssize_t j, y = self.labels(i).index[0]
         cdef double own = z[y]
         if self.smoothing == 0.0:
@@ -90,7 +94,7 @@ cdef class VertexExamples(Examples):
             z[y] = own
 
     cdef double gain(self, Py_ssize_t i, const double* z, const double* d) noexcept nogil:
-        # <z - e_y, d>: what a unit of the direction d adds to F, over the cost
+        # Returns <z - e_y, d>, the derivative of F in the direction d over the cost.
         cdef Py_ssize_t j
         cdef double total = -d[self.labels(i).index[0]]
         for j in range(self.n_classes):
@@ -98,7 +102,7 @@ cdef class VertexExamples(Examples):
         return total
 
     cdef double bend(self, Py_ssize_t i, const double* d) noexcept nogil:
-        # How fast that gain falls along d when all other examples stay where they are
+        # Returns how fast that derivative falls along d while all other examples stay.
         cdef double square = 0.0
         cdef Py_ssize_t j
         for j in range(self.n_classes):
@@ -127,7 +131,7 @@ cdef class VertexExamples(Examples):
 
 
 cdef inline double peak(double gain, double bend, double bound) noexcept nogil:
-    # Where the parabola gain t - bend t^2/2 is largest on 0 <= t <= bound
+    # Returns the t at which the parabola gain t - bend t^2/2 is largest on 0 <= t <= bound.
     if not gain > 0.0:
         return 0.0
     return gain / bend if gain < bound * bend else bound
@@ -251,7 +255,7 @@ cdef class ActiveSets:
 
     cdef void add_vertex(self, Py_ssize_t i, const int32_t* places, double factor,
                          double* v) noexcept nogil:
-        # v += factor times the vertex
+        # INOUT v: factor times the vertex is added
         cdef Py_ssize_t j, y = self.examples.labels(i).index[0]
         if places[0] == ORIGIN:
             for j in range(self.examples.n_classes):
@@ -263,7 +267,7 @@ cdef class ActiveSets:
                 v[y] -= factor * self.weights[j]
 
     cdef double worth(self, Py_ssize_t i, int32_t node, const double* z) noexcept nogil:
-        # <z - e_y, vertex>
+        # Returns <z - e_y, vertex>.
         cdef Py_ssize_t j, y = self.examples.labels(i).index[0]
         cdef const int32_t* places = &self.places[node, 0]
         cdef double total = 0.0
@@ -275,7 +279,7 @@ cdef class ActiveSets:
         return total
 
     cdef void look_up(self, Py_ssize_t i, const double* z) noexcept nogil:
-        # Finds the nodes of the target (if it is active) and of the worst active vertex
+        # Finds the nodes of the target (if it is active) and of the worst active vertex.
         cdef size_t size = self.weights.shape[0] * sizeof(int32_t)
         cdef int32_t node = self.first_node[i]
         cdef double lowest = INFINITY, worth
@@ -291,13 +295,13 @@ cdef class ActiveSets:
 
     cdef double choose(self, Py_ssize_t i, const double* z, const double* v, const double* best,
                        double* way) noexcept nogil:
-        # OUT way: the direction of example i; returns its gain. Notes the move and its bound
+        # Chooses the move of example i and its bound. OUT way: its direction. Returns the gain.
         cdef Py_ssize_t j, m = self.examples.n_classes
         cdef double share = self.share[self.worst_node[i]], gain, other
         if self.pairwise:
             for j in range(m):
                 way[j] = best[j]
-            if self.best_node[i] == self.worst_node[i]:     # the only one
+            if self.best_node[i] == self.worst_node[i]:     # There is no other vertex.
                 return 0.0
             self.add_vertex(i, &self.places[self.worst_node[i], 0], -1.0, way)
             self.move[i], self.bound[i] = SWAP, share
@@ -389,7 +393,7 @@ cdef class ActiveSets:
             node = self.next_node[node]
 
     cdef int32_t new_node(self, Py_ssize_t i) noexcept nogil:
-        # The target of example i as a node of its list, with no share yet
+        # Returns a new node for the target of example i, in its list, with no share yet.
         cdef int32_t node = self.free_node
         self.free_node = self.next_node[node]
         self.n_free -= 1
@@ -400,7 +404,7 @@ cdef class ActiveSets:
         return node
 
     cdef void drop_empty(self, Py_ssize_t i) noexcept nogil:
-        # Frees the nodes without a share, and makes the sum of the others exactly 1 again
+        # Frees the nodes without a share, and makes the shares of the others sum to 1 again.
         cdef int32_t* link = &self.first_node[i]
         cdef int32_t node
         cdef double total = 0.0
@@ -417,7 +421,7 @@ cdef class ActiveSets:
         self.scale_shares(i, 1.0 / total)
 
     cdef void mix(self, Py_ssize_t i, double* v) noexcept nogil:
-        # OUT v: the mix of the vertices, in which no rounding piles up over the steps
+        # OUT v: the mix of the vertices. It is added up anew, so that rounding does not pile up.
         cdef int32_t node = self.first_node[i]
         cdef Py_ssize_t j
         for j in range(self.examples.n_classes):
