@@ -44,7 +44,7 @@ demo: $(READY_FOR_DEMO)
 
 test: lint
 	$(BIN)/python -c 'import topkopt'  # rebuilds once, before the workers would all try to
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 test-torch: $(TORCH)/ready
 	$(TORCH)/bin/python -c 'import topkopt'

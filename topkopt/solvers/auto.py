@@ -7,7 +7,7 @@ nothing to gain.
 Every other training begins with epochs of coordinate ascent. Each certificate tells how fast the
 gap falls, and so how many passes are left at that pace. From there on
 
-- a smooth loss goes on with L-BFGS when more than a few passes are left, because an evaluation is
+- a smooth loss goes on with L-BFGS when many passes are left, because an evaluation is
   cheaper than an epoch and its pace does not fall with C;
 - another loss goes on with Newton's method when the systems that it will need are small enough that
   they cost less than the passes that are left.

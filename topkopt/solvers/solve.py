@@ -152,7 +152,7 @@ def solve(
     are few classes) by L-BFGS. Otherwise,
     and on data so small that an epoch is over before a step of L-BFGS has begun, it starts with
     epochs of coordinate ascent and looks, at every certificate, how many passes are left at that
-    pace. A smooth loss goes on with L-BFGS if these are more than a few, another one with Newton's
+    pace. A smooth loss goes on with L-BFGS if these are many, another one with Newton's
     method if its systems (of the size of W, or of the directions in which the moving examples can
     move, whichever is smaller) will take fewer operations than the passes.
     A method that gets no further gives way to coordinate ascent. A `warm_start` goes on with the
@@ -165,7 +165,7 @@ def solve(
     the training: a block of another shape or dtype, or with entries that are not finite, raises.
     "auto" trains a smooth loss by L-BFGS then, in the memory of a few W, a few blocks and some 100
     bytes per example, and any other loss by "sdca", which has the n times m dual variables in
-    memory and extrapolates only when few examples still move. Shuffled blocks converge as fast as
+    memory twice, before and after a pass. Shuffled blocks converge as fast as
     shuffled rows if every block has examples of most classes: do not sort a file by class. The
     other methods need all rows at once.
 
