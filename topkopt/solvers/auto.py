@@ -1,19 +1,19 @@
 """The method that is expected to be first at the gap asked for, chosen on the way.
 
-A smooth loss with few features is trained by L-BFGS from the start: there its preconditioner knows
-most of the Hessian, and an evaluation takes a fraction of an epoch, whose every step is a search.
-Only where the data are so small that an epoch is over before a step of L-BFGS has begun is there
-nothing to gain.
-Every other training begins with epochs of coordinate ascent. Each certificate tells how fast the
-gap falls, and so how many passes are left at that pace. From there on
+A smooth loss is trained by L-BFGS from the start where its preconditioner knows most of the
+Hessian, and where an evaluation takes a fraction of an epoch, whose every step is a search. Only
+where the data are so small that an epoch is over before a step of L-BFGS has begun is there nothing
+to gain. Every other training begins with epochs of coordinate ascent. Each certificate tells how
+fast the gap falls, and so how many passes are left at that pace. From there on
 
-- a smooth loss goes on with L-BFGS when many passes are left, because an evaluation is
-  cheaper than an epoch and its pace does not fall with C;
+- a smooth loss goes on with L-BFGS when many passes are left, because an evaluation is cheaper than
+  an epoch and its pace does not fall with C; a smoothed one only with the preconditioner;
 - another loss goes on with Newton's method when the systems that it will need are small enough that
   they cost less than the passes that are left.
 
-A method that cannot go on, or is slower than what came before it, gives way again. All decisions
-follow from counted passes and operations, never from the clock, so that a seed repeats.
+A method that cannot go on gives way again, and so does L-BFGS after as many evaluations as passes
+were left. All decisions follow from counted passes and operations, never from the clock, so that a
+seed repeats.
 """
 
 from __future__ import annotations
@@ -38,13 +38,20 @@ from topkopt.solvers.streams import StreamData
 
 __all__ = ["Auto"]
 
-_STEP, _STEP_ENTRY = 1e4, 300.0  # operations that a step takes, and each of its classes
+# An epoch that takes so many evaluations is not begun with.
+_EVALUATIONS = 3.0
+# An entry of the scores costs so many operations of a product in double precision, where the step
+# of an example is searched for and where its loss is evaluated; so does an entry of a row that is
+# gathered.
+_SEARCHED, _EVALUATED, _GATHERED = 2200.0, 220.0, 16.0
 _SMALL = 2e7  # multiplications that take less time than what surrounds a step of L-BFGS
 _FEW = 40.0  # passes left for which L-BFGS is not worth beginning with
-_NEAR = 0.1  # the gap from which on Newton's method is considered,
-_LATE = 50.0  # and the passes after which it is in any case
+_NEAR = 0.1  # the gap from which on its pace tells how many passes are left,
+_LATE = 50.0  # and the passes after which it does in any case
+_BEYOND = 10.0  # times as long Newton's method may take where passes would be too many
+_LOOKS = 3  # certificates before the last one, since which the pace may be taken
 _PER_SYSTEM = 3.0  # factor by which the gap falls for each _SYSTEMS systems of Newton's method
-_SYSTEMS = 4.0
+_SYSTEMS = 16.0
 
 
 def _lbfgs_is_first(problem: Problem, settings: Settings) -> bool:
@@ -67,14 +74,19 @@ def _is_for_lbfgs(problem: Problem) -> bool:
 
 
 def _epochs_are_long(problem: Problem) -> bool:
-    """Whether the steps of an epoch take longer than its products: it is two evaluations then.
+    """Whether an epoch with its certificate takes as long as _EVALUATIONS evaluations.
 
-    These are dense data with few classes, not many features, and more examples than features.
+    Both multiply the rows with W, and what they find with the rows. An epoch searches for a step
+    of each example, gathers the rows of its blocks and multiplies them with each other. So that is
+    for few classes or single precision, in which products are faster; and for dense data with more
+    examples than features.
     """
-    data, m = problem.data, problem.n_classes
-    if type(data) is not DenseData or 2 * data.n_features > data.n_rows:
+    data, m, d = problem.data, problem.n_classes, problem.data.n_features
+    if type(data) is not DenseData or 2 * d > data.n_rows:
         return False
-    return 4.0 * data.n_features * m <= _STEP + _STEP_ENTRY * m
+    entries = 8.0 / data.dtype.itemsize * m
+    epoch = 6.0 * d * m + _SEARCHED * entries + (_GATHERED + 2.0 * data.auto_block(m)) * d
+    return epoch >= _EVALUATIONS * (4.0 * d * m + _EVALUATED * entries)
 
 
 class Standing(Method):
@@ -111,7 +123,7 @@ class Auto(Method):
     dual : ndarray of shape (n, m) or None
         Feasible dual blocks to start from; None for 0, or where a smooth loss goes on from `coef`.
     settings : Settings
-        The gap asked for, and whether the dual blocks will be, too.
+        The gap asked for, whether the dual blocks will be, too, and the most passes.
     coef : ndarray of shape (d, m), optional
         The W that goes with them, if it is not that of coordinate ascent.
     last : str
@@ -129,8 +141,9 @@ class Auto(Method):
     ):
         super().__init__(problem)
         self.ascent, self.tol, self.keep_dual = ascent, settings.tol, settings.keep_dual
+        self.max_epochs = settings.max_epochs
         self.tired: set[str] = set()  # methods that gave way and are not tried again
-        self.passes = 0.0
+        self.passes, self.last_pass = 0.0, math.inf  # and the one with which L-BFGS gives way
         self.seen: list[tuple[float, float]] = []  # passes and gap, since the method began
         self.current: Any
         if dual is None and coef is not None:
@@ -212,29 +225,42 @@ class Auto(Method):
         if isinstance(self.current, Standing):
             return "lbfgs" if self.problem.loss.smooth else "sdca"
         if self.name != "sdca":
-            return "sdca" if self.current.stuck else self.name
+            tired = self.current.stuck or (self.name == "lbfgs" and self.passes > self.last_pass)
+            return "sdca" if tired else self.name
         left = self._passes_left()
-        if _is_for_lbfgs(self.problem):
-            pays = left > _FEW and "lbfgs" not in self.tired
-            return "lbfgs" if pays else "sdca"
-        pays = "newton" not in self.tired and self._newton_passes() < left
+        self.last_pass = self.passes + left
+        able = _is_for_lbfgs(self.problem)
+        if "lbfgs" not in self.tired and left > _FEW and (able or self._blocks_pay()):
+            return "lbfgs"
+        if self.passes + left > self.max_epochs:
+            left *= _BEYOND
+        pays = not able and "newton" not in self.tired and self._newton_passes() < left
         return "newton" if pays else "sdca"
 
+    def _blocks_pay(self) -> bool:
+        """Whether the preconditioner of L-BFGS knows most of the Hessian of a smoothed loss."""
+        return self.problem.loss.smooth and blocks_pay(self.problem)
+
     def _passes_left(self) -> float:
-        """Return how many passes are left at the pace between the last two certificates."""
-        if len(self.seen) < 3 or self.tol <= 0:
+        """Return how many passes are left at the best pace since one of the last certificates.
+
+        The gap of coordinate ascent does not fall evenly: one slow round says little.
+        """
+        now, low = self.seen[-1]
+        early = self.passes < _LATE and low > _NEAR
+        if len(self.seen) < 3 or self.tol <= 0 or early:
             return 0.0
-        (before, high), (now, low) = self.seen[-2:]
-        if not 0 < low < high:
-            return math.inf
-        return math.log(low / self.tol) * (now - before) / math.log(high / low)
+        paces = [
+            math.log(high / low) / (now - before)
+            for before, high in self.seen[-_LOOKS - 1 : -1]
+            if 0 < low < high
+        ]
+        return math.log(low / self.tol) / max(paces) if paces else math.inf
 
     def _newton_passes(self) -> float:
         """Return about how many passes Newton's method would cost until the gap asked for."""
         gap = self.seen[-1][1]
         if isinstance(self.data, StreamData) or not 0 < self.tol < gap:
-            return math.inf
-        if gap > _NEAR and self.passes < _LATE:
             return math.inf
         moving = int(np.count_nonzero(self.current.examples.moved_rows))
         system = system_operations(self.problem, moving)
