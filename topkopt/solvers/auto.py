@@ -38,20 +38,25 @@ from topkopt.solvers.streams import StreamData
 
 __all__ = ["Auto"]
 
-# An epoch that takes so many evaluations is not begun with.
+# L-BFGS is first where an epoch takes as long as so many of its evaluations.
 _EVALUATIONS = 3.0
 # An entry of the scores costs so many operations of a product in double precision, where the step
 # of an example is searched for and where its loss is evaluated; so does an entry of a row that is
 # gathered.
 _SEARCHED, _EVALUATED, _GATHERED = 2200.0, 220.0, 16.0
-_SMALL = 2e7  # multiplications that take less time than what surrounds a step of L-BFGS
-_FEW = 40.0  # passes left for which L-BFGS is not worth beginning with
-_NEAR = 0.1  # the gap from which on its pace tells how many passes are left,
-_LATE = 50.0  # and the passes after which it does in any case
-_BEYOND = 10.0  # times as long Newton's method may take where passes would be too many
-_LOOKS = 3  # certificates before the last one, since which the pace may be taken
-_PER_SYSTEM = 3.0  # factor by which the gap falls for each _SYSTEMS systems of Newton's method
-_SYSTEMS = 16.0
+# So many multiplications take less time than what surrounds a step of L-BFGS.
+_SMALL = 2e7
+# L-BFGS is not gone on with if no more passes than these are left.
+_FEW = 40.0
+# The pace tells how many passes are left once the gap is this small, or after so many passes.
+_NEAR, _LATE = 0.1, 50.0
+# It is the best pace since one of so many certificates before the last one.
+_LOOKS = 3
+# The gap falls by this factor in some seven systems of Newton's method, and each takes about twice
+# the operations of its factorisation.
+_PER_SYSTEM, _SYSTEMS = 3.0, 16.0
+# Where passes would be too many, Newton's method may take so many times as long as they.
+_BEYOND = 10.0
 
 
 def _lbfgs_is_first(problem: Problem, settings: Settings) -> bool:
