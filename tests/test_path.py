@@ -9,6 +9,7 @@ import topkopt
 from topkopt import losses
 from topkopt.datasets import make_circle
 from topkopt.metrics import topk_accuracy
+from topkopt.solvers import path as path_module
 
 from .expect import raises
 
@@ -169,3 +170,22 @@ def test_a_smooth_path_without_dual_variables_goes_by_lbfgs():
         assert other.dual is not None
         assert one.primal == pytest.approx(other.primal, rel=2e-4)
     assert "sdca" in methods(X[:100], y[:100])[0]
+
+
+def test_a_path_without_dual_variables_goes_on_along_a_line(monkeypatch):
+    """On a grid of equal steps that saves evaluations; on any other it is no worse than no line."""
+    rng = np.random.default_rng(0)
+    y = np.arange(2000) % 10
+    X = rng.standard_normal((10, 60))[y] + 3 * rng.standard_normal((2000, 60))
+
+    def epochs(Cs):
+        found = topkopt.path(X, y, losses.Softmax(), Cs=Cs, tol=1e-4, random_state=0)
+        assert (found.gaps <= 1e-4).all()
+        return found.n_epochs.sum()
+
+    even, uneven = np.logspace(-4, 0, 17), [1e-4, 1.0001e-4, 1.0, 1e2]
+    along = epochs(even), epochs(uneven)
+    monkeypatch.setattr(path_module, "_led_on", lambda before, last, C: last)
+    without = epochs(even), epochs(uneven)
+    assert along[0] < 0.9 * without[0]
+    assert along[1] <= without[1] + 2

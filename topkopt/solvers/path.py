@@ -25,6 +25,9 @@ from topkopt.solvers.training import train
 
 __all__ = ["Path", "check_Cs", "path"]
 
+# From one C to so many times as much W goes along a line; further it bends too much.
+_SHORT = 3.2
+
 
 @dataclass(frozen=True)
 class Path:
@@ -216,11 +219,12 @@ def path(
 def _led_on(before: Solution | None, last: Solution | None, C: float) -> Solution | None:
     """Return where the last two W lead: a straight line in log C is close to their curve.
 
-    Dual variables would leave their sets, and are gone on from as they are.
+    It is followed for short steps, and no further than the last one went. Dual variables would
+    leave their sets, and are gone on from as they are.
     """
-    if before is None or last is None or last.dual is not None:
+    if before is None or last is None or last.dual is not None or C > _SHORT * last.C:
         return last
-    ahead = math.log(C / last.C) / math.log(last.C / before.C)
+    ahead = min(1.0, math.log(C / last.C) / math.log(last.C / before.C))
     step = last.coef - before.coef  # type: ignore[operator]
     return replace(last, coef=last.coef + ahead * step)
 

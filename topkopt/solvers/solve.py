@@ -148,16 +148,17 @@ def solve(
     n of them), because rounding leaves it with eigenvalues slightly below 0; the certificate is
     that of the matrix with this addition.
 
-    "auto" trains a smooth loss on dense data with few features (up to 128, or some hundred if there
-    are few classes) by L-BFGS. Otherwise,
-    and on data so small that an epoch is over before a step of L-BFGS has begun, it starts with
-    epochs of coordinate ascent and looks, at every certificate, how many passes are left at that
-    pace. A smooth loss goes on with L-BFGS if these are many, another one with Newton's
-    method if its systems (of the size of W, or of the directions in which the moving examples can
-    move, whichever is smaller) will take fewer operations than the passes.
-    A method that gets no further gives way to coordinate ascent. A `warm_start` goes on with the
-    method that ended it. The choices follow from counted work alone, so that a seed repeats; the
-    history names the method of every step.
+    "auto" trains a loss that is smooth without `smoothing` by L-BFGS if the data are dense and have
+    few features (up to 128), or if an epoch would take as long as three evaluations: few classes,
+    or float32. Otherwise, and on data so small that an epoch is over before a step of L-BFGS has
+    begun, it starts with epochs of coordinate ascent and looks, at every certificate, how many
+    passes are left at that pace. If these are many, a smooth loss goes on with L-BFGS (a smoothed
+    one only with few features), another one with Newton's method if its systems (of the size of W,
+    or of the directions in which the moving examples can move, whichever is smaller) will take
+    fewer operations than the passes, or if `max_epochs` would end the passes before. A method that
+    gets no further gives way to coordinate ascent. A `warm_start` goes on with the method that
+    ended it. The choices follow from counted work alone, so that a seed repeats; the history names
+    the method of every step.
 
     What is read in blocks needs `shape` (n, d), a NumPy `dtype` and ``X[first:last]``, which
     returns rows as a new array (or lists) of that dtype. A block has about 16 MB, in whole chunks
