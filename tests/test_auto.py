@@ -6,6 +6,7 @@ import scipy.sparse
 
 from topkopt import losses, solve
 from topkopt.solvers import auto
+from topkopt.solvers.problem import as_problem
 
 
 def overlapping(n, d, m, noise=1.0, seed=0):
@@ -37,6 +38,20 @@ SOFTMAX, SMOOTHED, HINGE = losses.Softmax(), losses.Hinge(smoothing=1.0), losses
 def test_softmax_begins_with_lbfgs_where_an_evaluation_is_cheap(shape, dtype):
     X, y = overlapping(*shape, noise=2.0)
     assert methods(X.astype(dtype), y, SOFTMAX, tol=1e-3)[0] == ["lbfgs"]
+
+
+@pytest.mark.parametrize(("C", "first"), [(0.01, "lbfgs"), (10.0, "sdca")])
+def test_softmax_begins_with_lbfgs_where_few_evaluations_are_needed(C, first):
+    X, y = overlapping(1200, 400, 60)
+    assert methods(X, y, SOFTMAX, C=C, tol=1e-3)[0][0] == first
+
+
+@pytest.mark.parametrize("weight", [1.0, 4.0])
+def test_the_condition_is_that_of_the_hessian(weight):
+    X, y = overlapping(900, 40, 5)
+    held = as_problem(X, y, SOFTMAX, 2.0, np.full(900, weight), False, None)
+    exact = 1 + 0.25 * 2.0 * weight * np.linalg.eigvalsh(X.T @ X)[-1]
+    assert auto._condition(held) == pytest.approx(exact, rel=0.3)
 
 
 def test_softmax_begins_with_epochs_where_they_are_cheap():

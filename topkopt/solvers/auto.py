@@ -38,8 +38,12 @@ from topkopt.solvers.streams import StreamData
 
 __all__ = ["Auto"]
 
-# L-BFGS is first where an epoch takes as long as so many of its evaluations.
+# L-BFGS is first where an epoch takes as long as so many of its evaluations,
 _EVALUATIONS = 3.0
+# and as long as so many where few are needed, as the condition of the Hessian is below a bound.
+_FEW_EVALUATIONS, _CONDITION = 1.5, 30.0
+# The condition is estimated from so many rows, by so many steps of a power iteration.
+_SAMPLE, _POWERS = 1024, 3
 # An entry of the scores costs so many operations of a product in double precision, where the step
 # of an example is searched for and where its loss is evaluated; so does an entry of a row that is
 # gathered.
@@ -79,7 +83,7 @@ def _is_for_lbfgs(problem: Problem) -> bool:
 
 
 def _epochs_are_long(problem: Problem) -> bool:
-    """Whether an epoch with its certificate takes as long as _EVALUATIONS evaluations.
+    """Whether an epoch with its certificate takes as long as several evaluations.
 
     Both multiply the rows with W, and what they find with the rows. An epoch searches for a step
     of each example, gathers the rows of its blocks and multiplies them with each other. So that is
@@ -91,7 +95,25 @@ def _epochs_are_long(problem: Problem) -> bool:
         return False
     entries = 8.0 / data.dtype.itemsize * m
     epoch = 6.0 * d * m + _SEARCHED * entries + (_GATHERED + 2.0 * data.auto_block(m)) * d
-    return epoch >= _EVALUATIONS * (4.0 * d * m + _EVALUATED * entries)
+    ratio = epoch / (4.0 * d * m + _EVALUATED * entries)
+    return ratio >= _EVALUATIONS or (ratio >= _FEW_EVALUATIONS and _condition(problem) < _CONDITION)
+
+
+def _condition(problem: Problem) -> float:
+    """Return about the largest eigenvalue of the Hessian, whose smallest is 1.
+
+    The curvatures of the losses are taken for half of their bound.
+    """
+    data = problem.data
+    rows = np.linspace(0, data.n_rows - 1, min(_SAMPLE, data.n_rows)).astype(np.intp)
+    some = data.rows(rows).astype(np.float64, copy=False)
+    weight = 0.5 * problem.loss.curvature * problem.cost[rows] * (data.n_rows / len(rows))
+    direction, largest = np.random.default_rng(0).standard_normal(data.n_features), 0.0
+    for _ in range(_POWERS):
+        direction = some.T @ (weight * (some @ direction))
+        largest = float(np.linalg.norm(direction))
+        direction /= largest or 1.0
+    return 1.0 + largest
 
 
 class Standing(Method):

@@ -38,6 +38,9 @@ _FEATURES = 128
 _MOST = 1 << 24
 # The blocks are computed after so many evaluations at the earliest.
 _FIRST = 3
+# Before the first look the evaluations cost about so many times as much as a look: many a training
+# is over by then.
+_WAIT = 4
 # Between two looks the evaluations cost so many times as much as a look.
 _BETWEEN = 4
 
@@ -79,7 +82,7 @@ class ClassBlocks(SharedBlock):
         self.data, self.examples = problem.data, examples
         self.inverse: NDArray | None = None
         self.work = _look_work(problem) / _evaluation_work(problem)
-        self.due = max(_FIRST, 2 * self.work - _FIRST)
+        self.due = max(_FIRST, _WAIT * self.work - _FIRST)
 
     def begin_at(self, coef: NDArray) -> None:
         """Look at once where a training goes on from a W that an earlier one has left."""
