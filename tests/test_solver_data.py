@@ -8,8 +8,11 @@ import scipy.optimize
 import scipy.sparse
 
 from topkopt import losses, solve
+from topkopt._validation import as_labels
+from topkopt.solvers.matrices import as_data
 
 from .expect import raises
+from .test_arrays import unaligned
 from .trainings import assert_same_optimum, problem, quietly, some
 
 # Memory and layouts ---------------------------------------------------------------------------
@@ -53,6 +56,21 @@ def test_layouts_without_a_copy(tmp_path, dtype):
         np.testing.assert_allclose(solution.coef, expected.coef, atol=30 * np.finfo(dtype).eps)
         assert solution.coef.dtype == solution.dual.dtype == dtype
         assert memory < X.nbytes / 2, f"{name}: {memory} of {X.nbytes} bytes"
+
+
+@pytest.mark.parametrize("form", ["csr", "csc"])
+def test_sparse_matrices_and_labels_at_odd_addresses(form):
+    """As they come from a file or a buffer; copied once, so that kernels read aligned numbers."""
+    X, y = problem(losses.Hinge())
+    even = scipy.sparse.csr_array(X).asformat(form)
+    odd = even.copy()
+    odd.data, odd.indices = unaligned(even.data), unaligned(even.indices)
+    odd.indptr = unaligned(even.indptr)
+    assert not any(part.flags.aligned for part in (odd.data, odd.indices, odd.indptr))
+    assert all(part.flags.aligned for part in as_data(odd, kernel=False).parts)
+    assert as_labels(unaligned(y), len(y), multilabel=False)[0].flags.aligned
+    found = solve(odd, unaligned(y), losses.Hinge(), random_state=0)
+    np.testing.assert_array_equal(found.coef, solve(even, y, losses.Hinge(), random_state=0).coef)
 
 
 @pytest.mark.parametrize("kernel", [False, True])

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LabelledRows",
     "Rows",
+    "aligned",
     "as_array",
     "as_floating",
     "as_labels",
@@ -97,6 +98,22 @@ def as_floating(x: ArrayLike, name: str) -> NDArray:
         raise TypeError(
             f"{name} must hold real numbers, but not every entry converts to a float."
         ) from None
+
+
+def aligned(held: Any) -> Any:
+    """Return arrays, CSR matrices, or tuples of them, at addresses that compiled code can read.
+
+    What comes from a file, a buffer or another process may lie anywhere in it; it is copied then.
+    """
+    if isinstance(held, np.ndarray):
+        return np.require(held, requirements="A")
+    if type(held) is tuple:
+        return tuple(map(aligned, held))
+    if scipy.sparse.issparse(held):
+        parts = held.data, held.indices, held.indptr
+        if not all([part.flags.aligned for part in parts]):
+            return type(held)(aligned(parts), shape=held.shape)
+    return held
 
 
 def check_scalar(
@@ -465,7 +482,7 @@ def as_labels(
             f"because the largest label is {highest}; encode the labels as 0, 1, 2, ..., or pass "
             "n_classes if you mean it."
         )
-    return np.ascontiguousarray(labels, dtype=np.intp), np.arange(n + 1, dtype=np.intp), classes
+    return np.require(labels, np.intp, ["C", "A"]), np.arange(n + 1, dtype=np.intp), classes
 
 
 def as_scores(

@@ -37,6 +37,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from topkopt._validation import aligned
 from topkopt.distributed.partition import Partition, Sum, Terms
 from topkopt.solvers.data import inner_product
 from topkopt.solvers.epochs import make_feasible
@@ -79,6 +80,9 @@ class Ascent:
     moved: NDArray
     rows: NDArray
     change: NDArray
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update({name: aligned(held) for name, held in state.items()})
 
     def __sizeof__(self) -> int:
         """Return the bytes it takes."""

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from numpy.typing import NDArray
 
 from topkopt._extras import require
+from topkopt._validation import aligned
 from topkopt.distributed.partition import Sum, add
 
 __all__ = ["Cluster", "ClusterLostError"]
@@ -32,6 +33,11 @@ _Result = TypeVar("_Result")
 def copied(data: Any) -> Any:
     """Return the data: a task of its own has a result of its own."""
     return data
+
+
+def with_aligned(function: Callable[..., _Result], *args: Any) -> _Result:
+    """Call a function: arrays may lie anywhere in the message that they came with."""
+    return function(*map(aligned, args))
 
 
 class ClusterLostError(RuntimeError):
@@ -160,7 +166,7 @@ class Cluster:
         """Return the future of a function, to be computed where a partition is."""
         home = self.homes[place]
         pinned = {} if home is None else {"workers": [home], "allow_other_workers": True}
-        return self.client.submit(function, *args, pure=False, **pinned)
+        return self.client.submit(with_aligned, function, *args, pure=False, **pinned)
 
     def map(self, function: Callable[..., Any], *args: Any) -> list[Any]:
         """Return the futures of a function of each partition; lists hold an argument for each."""

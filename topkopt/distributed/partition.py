@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from topkopt import losses
 from topkopt._threads import as_team
-from topkopt._validation import as_floating, as_labels, as_weight
+from topkopt._validation import aligned, as_floating, as_labels, as_weight
 from topkopt.distributed.rows import RowsOfFile
 from topkopt.solvers.data import Data, DenseData
 from topkopt.solvers.epochs import Examples
@@ -84,7 +84,7 @@ class Partition:
         return self.data, self.y, self.weight
 
     def __setstate__(self, state: tuple[Data, NDArray, NDArray]) -> None:
-        self.__init__(*state)  # type: ignore[misc]
+        self.__init__(*map(aligned, state))  # type: ignore[misc]
 
     def __sizeof__(self) -> int:
         """Return the bytes it takes: Dask moves the smaller things to the larger ones."""

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topkopt._threads import ALONE, Team
+from topkopt._validation import aligned
 from topkopt.solvers import epochs
 from topkopt.solvers.blocks import DenseBlocks, KernelBlocks
 from topkopt.solvers.epochs import Examples
@@ -81,6 +82,9 @@ class Data(ABC):
     square_norms: NDArray
     n_entries: int  # stored numbers
     n_held: int  # those of them that take memory
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update({name: aligned(held) for name, held in state.items()})
 
     def held_dual(self, dual: NDArray | None, n_classes: int) -> Any:
         """Return dual blocks, 0 by default, as the methods that move them hold them."""

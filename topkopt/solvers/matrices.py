@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from topkopt._validation import as_floating, check_csr
+from topkopt._validation import aligned, as_floating, check_csr
 from topkopt.solvers.data import Data, DenseData, KernelData, SparseData
 from topkopt.solvers.row_blocks import is_stream
 from topkopt.solvers.streams import StreamData
@@ -66,5 +66,5 @@ def _as_csr(X: Any) -> Any:
     if X.dtype.kind not in "biuf":
         raise TypeError(f"X must hold real numbers, got dtype {X.dtype}; convert it first.")
     check_csr(X, "X")
-    csr = scipy.sparse.csr_array(X)
+    csr = aligned(scipy.sparse.csr_array(X))
     return csr if csr.dtype in (np.float32, np.float64) else csr.astype(np.float64)
