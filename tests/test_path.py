@@ -153,8 +153,8 @@ def test_other_errors():
 def test_a_smooth_path_without_dual_variables_goes_by_lbfgs():
     """From one W to the next; with them, or where an epoch is nothing, coordinate ascent begins."""
     rng = np.random.default_rng(0)
-    y = np.arange(2000) % 10
-    X = rng.standard_normal((10, 400))[y] + 3 * rng.standard_normal((2000, 400))
+    y = np.arange(1000) % 10
+    X = rng.standard_normal((10, 600))[y] + 3 * rng.standard_normal((1000, 600))
     options = {"Cs": [1e-4, 1e-3, 1e-2], "tol": 1e-4, "random_state": 0}
 
     def methods(A, labels, **more):
