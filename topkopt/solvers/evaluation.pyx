@@ -112,6 +112,7 @@ def dense_evaluation(Examples examples, const real[:, :] x, const real[:, ::1] w
     cdef real[:, ::1] part = np.empty((d if real is float else 0, m), dtype)
     cdef const real* rows
     cdef Py_ssize_t apart = d
+    cdef bint begun = np.any(w)  # A training begins with a W of 0, which nothing is multiplied with.
     cdef Buffers buffers = Buffers(block_size, m)
     cdef Total total = Total(0.0, 0.0)
     with nogil:
@@ -127,6 +128,7 @@ def dense_evaluation(Examples examples, const real[:, :] x, const real[:, ::1] w
                 else:
                     copy_rows(x, first, size, &copied[0, 0])
                     rows = &copied[0, 0]
+            if begun:
                 gemm(False, False, size, m, d, <real>1, rows, apart, &w[0, 0], m, <real>0,
                      &s[0, 0], m)
             else:
