@@ -118,7 +118,7 @@ def test_sparse_duplicates_and_disorder():
 def test_many_classes(case, m):
     """Sparse changes, several runs to a block: all ways of one epoch agree with the simplest."""
     X, y = problem(case.loss, n=90, d=30, m=m)
-    options = {"tol": 0.0, "max_epochs": 2, "random_state": 3}
+    options = {"method": "sdca", "tol": 0.0, "max_epochs": 2, "random_state": 3}
     expected = quietly(X, y, case.loss, block_size=1, **options)
     for block_size in (5, 64, 90):
         solution = quietly(X, y, case.loss, block_size=block_size, **options)

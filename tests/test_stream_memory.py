@@ -57,4 +57,5 @@ def test_memory_of_packed_dual_variables(monkeypatch):
     options = {"method": "sdca", "tol": 0.2, "C": 10.0, "keep_dual": False, "random_state": 0}
     used = peak(lambda: trained.append(solve(Made(y, m, 0.02), y, losses.TopKHinge(2), **options)))
     assert trained[0].converged
-    assert used < 0.35 * n * m * 8
+    blocks = 3 * 400 * m * 8  # whether the one that is read ahead is there is a matter of time
+    assert used < 0.3 * n * m * 8 + blocks

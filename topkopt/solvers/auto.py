@@ -49,7 +49,7 @@ _SAMPLE, _POWERS = 1024, 3
 # gathered.
 _SEARCHED, _EVALUATED, _GATHERED = 2200.0, 220.0, 16.0
 # So many multiplications take less time than what surrounds a step of L-BFGS.
-_SMALL = 2e7
+_SMALL = 5e5
 # L-BFGS is not gone on with if no more passes than these are left.
 _FEW = 40.0
 # The pace tells how many passes are left once the gap is this small, or after so many passes.

@@ -112,7 +112,7 @@ def dense_evaluation(Examples examples, const real[:, :] x, const real[:, ::1] w
     cdef real[:, ::1] part = np.empty((d if real is float else 0, m), dtype)
     cdef const real* rows
     cdef Py_ssize_t apart = d
-    cdef bint begun = np.any(w)  # A training begins with a W of 0, which nothing is multiplied with.
+    cdef bint begun = np.any(w)  # A training begins with a W of 0: there is nothing to multiply.
     cdef Buffers buffers = Buffers(block_size, m)
     cdef Total total = Total(0.0, 0.0)
     with nogil:
