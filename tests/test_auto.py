@@ -46,6 +46,12 @@ def test_softmax_begins_with_lbfgs_where_few_evaluations_are_needed(C, first):
     assert methods(X, y, SOFTMAX, C=C, tol=1e-3)[0][0] == first
 
 
+def test_the_condition_of_huge_features_is_not_small():
+    X, y = overlapping(900, 40, 5)
+    held = as_problem(1e150 * X, y, SOFTMAX, 1e7, None, False, None)
+    assert not auto._condition(held) < auto._CONDITION
+
+
 @pytest.mark.parametrize("weight", [1.0, 4.0])
 def test_the_condition_is_that_of_the_hessian(weight):
     X, y = overlapping(900, 40, 5)

@@ -109,10 +109,11 @@ def _condition(problem: Problem) -> float:
     some = data.rows(rows).astype(np.float64, copy=False)
     weight = 0.5 * problem.loss.curvature * problem.cost[rows] * (data.n_rows / len(rows))
     direction, largest = np.random.default_rng(0).standard_normal(data.n_features), 0.0
-    for _ in range(_POWERS):
-        direction = some.T @ (weight * (some @ direction))
-        largest = float(np.linalg.norm(direction))
-        direction /= largest or 1.0
+    with np.errstate(over="ignore", invalid="ignore"):  # Of huge features it is infinite or NaN.
+        for _ in range(_POWERS):
+            direction = some.T @ (weight * (some @ direction))
+            largest = float(np.linalg.norm(direction))
+            direction /= largest or 1.0
     return 1.0 + largest
 
 
