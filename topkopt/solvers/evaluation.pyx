@@ -110,7 +110,7 @@ def dense_evaluation(Examples examples, const real[:, :] x, const real[:, ::1] w
     cdef real[:, ::1] copied = np.empty((1 if direct else block_size, d), dtype)
     cdef real[:, ::1] s = np.zeros((block_size, m), dtype)
     cdef real[:, ::1] part = np.empty((d if real is float else 0, m), dtype)
-    cdef const real* rows
+    cdef const real* rows = NULL
     cdef Py_ssize_t apart = d
     cdef bint begun = np.any(w)  # A training begins with a W of 0: there is nothing to multiply.
     cdef Buffers buffers = Buffers(block_size, m)
